@@ -11,6 +11,7 @@ namespace bv::bench {
 struct Options {
   std::string device = "cpu";
   std::string dtype = "fp32";
+  KernelSet kernels = KernelSet::fast;
   std::string model;  // none: all
   std::string filter;
   std::string json;       // a file, or none

@@ -49,5 +49,5 @@ std::unique_ptr<BenchDevice> make_cpu_bench_device();
 
 namespace bv::cuda_gpu {
 // The current GPU. Throws std::runtime_error if there is none.
-std::unique_ptr<bench::BenchDevice> make_bench_device();
+std::unique_ptr<bench::BenchDevice> make_bench_device(KernelSet);
 }  // namespace bv::cuda_gpu

@@ -9,9 +9,9 @@
 
 #include "bench/bench_device.h"
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/linear_choice.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/cuda/matmul.h"
+#include "kernels/gemm/linear_choice.h"
 
 namespace bv::cuda_gpu {
 namespace {
@@ -51,7 +51,8 @@ struct Clock {
 
 class GpuBenchDevice final : public bench::BenchDevice {
  public:
-  GpuBenchDevice() : properties_(current_gpu()), kernels_(make_cuda_kernels()) {}
+  explicit GpuBenchDevice(KernelSet kernels)
+      : properties_(current_gpu()), kernels_(make_cuda_kernels(nullptr, kernels)) {}
 
   std::string describe() const override {
     int driver = 0, runtime = 0;
@@ -166,8 +167,8 @@ class GpuBenchDevice final : public bench::BenchDevice {
 
 }  // namespace
 
-std::unique_ptr<bench::BenchDevice> make_bench_device() {
-  return std::make_unique<GpuBenchDevice>();
+std::unique_ptr<bench::BenchDevice> make_bench_device(KernelSet kernels) {
+  return std::make_unique<GpuBenchDevice>(kernels);
 }
 
 }  // namespace bv::cuda_gpu

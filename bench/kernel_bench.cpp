@@ -22,11 +22,12 @@
 namespace bv::bench {
 namespace {
 
-std::unique_ptr<BenchDevice> make_device(const std::string& name) {
+std::unique_ptr<BenchDevice> make_device(const std::string& name,
+                                         [[maybe_unused]] KernelSet kernels) {
   if (name == "cpu") return make_cpu_bench_device();
 #ifdef BAREVISION_CUDA
   try {
-    return cuda_gpu::make_bench_device();
+    return cuda_gpu::make_bench_device(kernels);
   } catch (const std::exception& e) {
     throw UserError(e.what());
   }
@@ -78,7 +79,7 @@ void bench_model(BenchDevice& device, const Ceilings& ceilings, const Options& o
 }
 
 void bench_all(const Options& options) {
-  const std::unique_ptr<BenchDevice> device = make_device(options.device);
+  const std::unique_ptr<BenchDevice> device = make_device(options.device, options.kernels);
   if (options.describe) {
     std::puts(device->describe().c_str());
     return;
@@ -109,9 +110,10 @@ void bench_all(const Options& options) {
 }
 
 constexpr const char* usage =
-    "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16]\n"
+    "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16] [--kernels auto|plain]\n"
     "             [--model NAME] [--batch N] [--image-size N] [--filter WORD]\n"
     "             [--seconds S] [--json FILE] [--describe]\n"
+    "  --kernels   plain: a GPU's kernels that compute one output a thread\n"
     "  --model     one of models/ (all of them)\n"
     "  --batch     images in a batch (cpu 16, cuda 256)\n"
     "  --image-size  pixels along a side (the model's)\n"
@@ -133,9 +135,9 @@ std::string text_asked_for(int argc, char** argv) {
   return "";
 }
 
-constexpr const char* flags[] = {"--device",     "--dtype",   "--model",   "--batch",
-                                 "--image-size", "--filter",  "--seconds", "--json",
-                                 "--describe",   "--version", "--help"};
+constexpr const char* flags[] = {"--device", "--dtype",    "--kernels",    "--model",
+                                 "--batch",  "--filter",   "--image-size", "--seconds",
+                                 "--json",   "--describe", "--version",    "--help"};
 
 void require_one_of(const std::string& option, const std::string& value,
                     const std::vector<std::string>& known) {
@@ -178,6 +180,9 @@ Options parse(const std::vector<std::string>& words) {
     } else if (name == "--dtype") {
       require_one_of(name, value, {"fp32", "fp16", "bf16"});
       options.dtype = value;
+    } else if (name == "--kernels") {
+      require_one_of(name, value, {"auto", "plain"});
+      options.kernels = value == "plain" ? KernelSet::plain : KernelSet::fast;
     } else if (name == "--model") {
       load_model_config(value);  // or throws
       options.model = value;
@@ -197,6 +202,8 @@ Options parse(const std::vector<std::string>& words) {
   }
   if (options.model.empty() && !options.json.empty())
     throw UserError("--json needs --model: the file has one model's table");
+  if (options.kernels == KernelSet::plain && options.device == "cpu")
+    throw UserError("--kernels plain: these are a GPU's kernels; --device cuda");
   return options;
 }
 

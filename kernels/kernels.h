@@ -1,7 +1,7 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
 // NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/, training/, activation/,
-// attention/, augment/ or conv/. The engine knows a device only by this table and
-// kernels/backend.h. GLOSSARY.md defines the terms.
+// attention/, augment/ or conv/; NAME.cu opens with plain kernels to read (--kernels plain). The
+// engine knows a device only by this table and kernels/backend.h. GLOSSARY.md defines the terms.
 //
 // Arguments are in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All

@@ -8,6 +8,13 @@ namespace bv {
 enum class DType : uint8_t { fp32, fp16, bf16 };
 constexpr size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
 
+// The kernels that a GPU runs; the CPU has one set.
+enum class KernelSet : uint8_t {
+  fast,
+  cudnn,  // the same, but cuDNN's convolutions (--conv cudnn)
+  plain,  // to read and to compare with: a thread computes one output (--kernels plain)
+};
+
 using Stream =
     struct OpaqueStream*;  // a device's queue; what it points to is the backend's business
 

@@ -51,10 +51,11 @@ constexpr OptionRow rows[] = {
     finished_model_row<EvalOptions>,
     finished_classes_row<EvalOptions>};
 constexpr std::string_view takes[] = {
-    "data",      "val",       "val_fraction",  "split_seed",   "image_size", "mean",      "std",
-    "crop_mode", "crop_pct",  "interpolation", "on_bad_image", "patch_size", "batch",     "nproc",
-    "nnodes",    "node_rank", "master_addr",   "master_port",  "device",     "precision", "conv",
-    "workers",   "timeout",   "oversubscribe", "no_graph"};
+    "data",          "val",       "val_fraction", "split_seed",    "image_size",   "mean",
+    "std",           "crop_mode", "crop_pct",     "interpolation", "on_bad_image", "patch_size",
+    "batch",         "nproc",     "nnodes",       "node_rank",     "master_addr",  "master_port",
+    "device",        "precision", "kernels",      "conv",          "workers",      "timeout",
+    "oversubscribe", "no_graph"};
 
 std::string some_names(std::span<const std::string> names) {
   constexpr size_t most = 5;
@@ -254,7 +255,6 @@ int work(const CommandLine& line, const EvalOptions& own, Process& p) {
   TrainedModel m = open_trained_model(line, own);
   const Images split = open_split(m, own.split);
   const DeviceChoice device = choose_device(m.options, world);
-  m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
   backend = open_trained_backend(m, device, cores);
   const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;
   const int batch = m.run_batch > 0 && !m.options.batch ? m.run_batch : smallest_batch(asked);

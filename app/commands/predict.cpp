@@ -49,7 +49,7 @@ constexpr OptionRow rows[] = {
     finished_classes_row<PredictOptions>};
 constexpr std::string_view takes[] = {
     "image_size", "mean",   "std",       "crop_mode", "crop_pct", "interpolation", "patch_size",
-    "batch",      "device", "precision", "conv",      "workers",  "no_graph"};
+    "batch",      "device", "precision", "kernels",   "conv",     "workers",       "no_graph"};
 
 struct Named {
   std::vector<std::unique_ptr<Dataset>> parts;

@@ -33,9 +33,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const EndsOnStopSignals starting([&claim] { claim.give_back(); });
   given.out = claim.folder();
   if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
-  const DeviceChoice device = choose_device(given, world);
-  if (given.conv == ConvKernels::cudnn && device.kind == DeviceKind::cpu)
-    throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
+  DeviceChoice device = choose_device(given, world);
+  const KernelSet kernels = resolve_kernels(given, device);
   // With cores to spare, one of them reduces gradients while the others continue backward.
   // Between machines it mostly waits for the network, and needs no core of its own.
   const bool spare = cores >= 4;
@@ -45,7 +44,7 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
                                        .threads = overlap && spare ? cores - 1 : cores,
                                        .overlap = overlap,
                                        .graphs = !given.no_graph,
-                                       .cudnn = given.conv == ConvKernels::cudnn});
+                                       .kernels = kernels});
   Setup setup = prepare(*request, world.size, device, *backend);
   check_trace_file(setup.options.trace);
   setup.started = started;

@@ -191,12 +191,12 @@ TrainedModel open_trained_model(const CommandLine& line, const FinishedOptions& 
   return m;
 }
 
-std::unique_ptr<Backend> open_trained_backend(const TrainedModel& m, const DeviceChoice& device,
-                                              int cores) {
-  const bool cudnn = m.options.conv == ConvKernels::cudnn && device.kind != DeviceKind::cpu;
+std::unique_ptr<Backend> open_trained_backend(TrainedModel& m, DeviceChoice device, int cores) {
+  const KernelSet kernels = resolve_kernels(m.options, device);
+  m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
   return open_backend(
       device.kind,
-      {.index = device.index, .threads = cores, .graphs = !m.options.no_graph, .cudnn = cudnn});
+      {.index = device.index, .threads = cores, .graphs = !m.options.no_graph, .kernels = kernels});
 }
 
 Graph trained_graph(TrainedModel& m, const DeviceChoice& device, const Backend& backend,

@@ -67,7 +67,7 @@ struct TrainedModel {
 Options finished_options(const CommandLine&, const FinishedOptions&);
 TrainedModel open_trained_model(const CommandLine&, const FinishedOptions&);
 
-std::unique_ptr<Backend> open_trained_backend(const TrainedModel&, const DeviceChoice&, int cores);
+std::unique_ptr<Backend> open_trained_backend(TrainedModel&, DeviceChoice, int cores);
 // A batch of at least `asked` images; a graph with batch norm needs two.
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
 // Resolves device and precision. The graph's batch is this process's.

@@ -298,6 +298,10 @@ constexpr OptionRow machine_rows[] = {
      between(1, max_epochs)},
     {"amp_interval_hold", "N", of<&O::amp_interval_hold>, "length of this window in epochs",
      between(1, max_epochs)},
+    {"kernels", "", of<&O::kernels>,
+     "a GPU's kernels; plain: one thread an output, as each NAME.cu opens, to read and to compare "
+     "with; slow",
+     any, any_time},
     {"conv", "", of<&O::conv>, "implementation of convolutions on a GPU; cudnn is for comparison",
      any, any_time},
     {"recompute", "", of<&O::recompute>,

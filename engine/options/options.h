@@ -168,6 +168,7 @@ struct MachineOptions {
   std::string master_addr;
   int master_port = 29500;
   std::optional<DeviceKind> device;
+  KernelChoice kernels = KernelChoice::automatic;
   ConvKernels conv = ConvKernels::own;
   int workers = 0;      // decoding threads per process; 0: one for each of its cores
   int cache_mb = 1024;  // decoded images, over all processes

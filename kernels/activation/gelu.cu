@@ -14,10 +14,50 @@
 // 4 (fp32: 8) bytes per element forward, 6 (12) backward, and 18 instructions forward, 26 backward:
 // memory is the limit. erff alone would take about 25. Registers: tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+// x Phi(x) = x/2 (1 + erf(x / sqrt 2)) by erfc(-y) = 1 + erf(y), which loses no digits where erf
+// is near -1.
+template <class T>
+__global__ void bias_gelu_forward_plain(BiasGeluForward op) {
+  const size_t i = thread_number();
+  if (i >= size_t(op.shape.rows) * op.shape.C) return;
+  const float x = to_float(as<T>(op.inp)[i]) + to_float(as<T>(op.bias)[i % op.shape.C]);
+  as<T>(op.out)[i] = from_float<T>(x / 2 * erfcf(-x / sqrtf(2)));
+}
+
+// dinp[i]
+template <class T>
+__device__ float gelu_gradient(const BiasGeluBackward& op, size_t i) {
+  constexpr float pi = 3.14159265f;
+  const float x = to_float(as<T>(op.inp)[i]) + to_float(as<T>(op.bias)[i % op.shape.C]);
+  const float Phi = erfcf(-x / sqrtf(2)) / 2, phi = expf(-x * x / 2) / sqrtf(2 * pi);
+  return to_float(as<T>(op.dout)[i]) * (Phi + x * phi);
+}
+
+template <class T>
+__global__ void bias_gelu_backward_plain(BiasGeluBackward op) {
+  const size_t i = thread_number();
+  if (i >= size_t(op.shape.rows) * op.shape.C) return;
+  as<T>(op.dinp)[i] = from_float<T>(gelu_gradient<T>(op, i));
+}
+
+// A thread adds up a column.
+template <class T>
+__global__ void bias_gelu_backward_bias_plain(BiasGeluBackward op) {
+  const size_t rows = op.shape.rows, C = op.shape.C, c = thread_number();
+  if (c >= C) return;
+  float sum = 0;
+  for (size_t row = 0; row < rows; ++row) sum += gelu_gradient<T>(op, row * C + c);
+  set_or_add(op.dbias[c], sum, op.accumulate);
+}
+
+// ---- the fast ones ------------------------------------------------------------------------------
 
 constexpr int blocks_per_sm = 4;
 
@@ -183,6 +223,21 @@ void CudaKernels::run(const BiasGeluBackward& op, cudaStream_t stream) {
                         .C = op.shape.C,
                         .accumulate = op.accumulate},
                        stream);
+  });
+}
+
+template <>
+void PlainKernels::run(const BiasGeluForward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<bias_gelu_forward_plain<T>>(size_t(op.shape.rows) * op.shape.C, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const BiasGeluBackward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {  // dbias first: dinp may take dout's place
+    launch_each<bias_gelu_backward_bias_plain<T>>(op.shape.C, stream, op);
+    launch_each<bias_gelu_backward_plain<T>>(size_t(op.shape.rows) * op.shape.C, stream, op);
   });
 }
 

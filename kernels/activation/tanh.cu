@@ -4,11 +4,28 @@
 // of a pack). There is one row per image, thousands of elements in all: only the launch limits it.
 #include <math.h>
 
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+template <class T>
+__global__ void tanh_forward_plain(TanhForward op) {
+  const size_t i = thread_number();
+  if (i >= size_t(op.shape.rows) * op.shape.C) return;
+  as<T>(op.out)[i] = from_float<T>(tanhf(to_float(as<T>(op.inp)[i])));
+}
+
+template <class T>
+__global__ void tanh_backward_plain(TanhBackward op) {
+  const size_t i = thread_number();
+  if (i >= size_t(op.shape.rows) * op.shape.C) return;
+  const float out = to_float(as<T>(op.out)[i]);
+  as<T>(op.dinp)[i] = from_float<T>(to_float(as<T>(op.dout)[i]) * (1 - out * out));
+}
+
+// ---- packs --------------------------------------------------------------------------------------
 
 constexpr int threads = 256;
 
@@ -56,6 +73,20 @@ void CudaKernels::run(const TanhBackward& op, cudaStream_t stream) {
   const size_t n = size_t(op.shape.rows) * op.shape.C;
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     launch<tanh_backward<T, width>>(blocks<width>(n), threads, 0, stream, op, n);
+  });
+}
+
+template <>
+void PlainKernels::run(const TanhForward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<tanh_forward_plain<T>>(size_t(op.shape.rows) * op.shape.C, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const TanhBackward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<tanh_backward_plain<T>>(size_t(op.shape.rows) * op.shape.C, stream, op);
   });
 }
 

@@ -21,9 +21,39 @@
 #include <algorithm>
 
 #include "kernels/attention/attention.cuh"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+// A thread computes one query of one head: a row of out.
+template <class T>
+__global__ void attention_forward_plain(AttentionForward op) {
+  const auto [B, N, H, D, Q] = op.shape;
+  const size_t i = thread_number();  // of [B, Q, H]
+  if (i >= size_t(B) * Q * H) return;
+  const int h = i % H, q = i / H % Q, b = i / H / Q;
+  const size_t token = size_t(3) * H * D;  // from token to token
+  const T* query = as<T>(op.qkv) + (size_t(b) * N + q) * token + h * D;
+  const T* keys = as<T>(op.qkv) + size_t(b) * N * token + (H + h) * D;
+  const T* values = keys + H * D;
+  const float scale = 1 / sqrtf(D);
+
+  float max = -INFINITY;  // the largest score, so that no exponential overflows
+  for (int key = 0; key < N; ++key) max = fmaxf(max, dot(query, keys + key * token, D) * scale);
+  float sum = 0, out[max_head_dim] = {};
+  for (int key = 0; key < N; ++key) {
+    const float p = expf(dot(query, keys + key * token, D) * scale - max);
+    const float kept = p * dropout_factor(op, b, h, q, key);
+    sum += p;
+    for (int d = 0; d < D; ++d) out[d] += kept * to_float(values[key * token + d]);
+  }
+  for (int d = 0; d < D; ++d) as<T>(op.out)[i * D + d] = from_float<T>(out[d] / sum);
+  op.lse[(size_t(b) * H + h) * Q + q] = max + logf(sum);
+}
+
+// ---- 16 bits, on tensor cores -------------------------------------------------------------------
 
 constexpr int warps = 4, threads = warps * warp_size;
 constexpr int kv_tile = 64;  // keys that are copied together
@@ -309,6 +339,15 @@ void CudaKernels::run(const AttentionForward& op, cudaStream_t stream) {
   if (op.dtype == DType::fp32) return attention_forward_fp32(op, stream);
   by_variant(
       op, [&]<class T, int D, bool dropout> { launch_forward<T, D, dropout>(op, props_, stream); });
+}
+
+template <>
+void PlainKernels::run(const AttentionForward& op, cudaStream_t stream) {
+  check_head_dim_plain(op, "AttentionForward");
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<attention_forward_plain<T>>(size_t(op.shape.B) * op.shape.Q * op.shape.H, stream,
+                                            op);
+  });
 }
 
 }  // namespace bv::BAREVISION_GPU

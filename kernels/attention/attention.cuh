@@ -1,8 +1,7 @@
 // Shared by the attention kernels: argument checks, a head's rows, dropout's decisions, and for
 // fp16 and bf16 the swizzled tiles in shared memory and the operands of mma.
 #pragma once
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/philox.h"
@@ -15,6 +14,33 @@ constexpr float log2_e = 1.44269504f;
 void attention_forward_fp32(const AttentionForward&, cudaStream_t);
 void attention_backward_fp32(const AttentionBackward&, cudaStream_t);
 
+// ---- of the plain kernels -----------------------------------------------------------------------
+constexpr int max_head_dim = 128;
+
+template <class Op>
+void check_head_dim_plain(const Op& op, const char* name) {
+  require(op.shape.D <= max_head_dim, name, "D: head dim %d, but at most %d", op.shape.D,
+          max_head_dim);
+}
+
+template <class T>
+__device__ float dot(const T* a, const T* b, int n) {
+  float sum = 0;
+  for (int i = 0; i < n; ++i) sum += to_float(a[i]) * to_float(b[i]);
+  return sum;
+}
+
+// The factor of an element of P: 1 without dropout, else 0 or 1 / (1 - drop).
+template <class Op>
+__device__ float dropout_factor(const Op& op, int b, int h, int q, int key) {
+  if (op.drop == 0) return 1;
+  const uint64_t i = (uint64_t(h) * op.shape.N + q) * op.shape.N + key;
+  const Philox4 words = philox(op.params->seed, static_cast<uint32_t>(i / 4),
+                               op.params->position + b, op.params->epoch, op.layer);
+  return uniform(words.at[i % 4]) >= op.drop ? 1 / (1 - op.drop) : 0;
+}
+
+// ---- of the others ------------------------------------------------------------------------------
 // Limits of these kernels.
 template <class Op>
 void check_attention(const Op& op, const DeviceProps& props, const char* name) {

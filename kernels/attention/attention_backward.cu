@@ -19,9 +19,71 @@
 // Limited by shared memory bandwidth: each ldmatrix feeds only two mmas. With dropout, by Philox.
 // Registers and blocks per SM: tests/kernels/resources.txt.
 #include "kernels/attention/attention.cuh"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+// Of one query and key: P after dropout, and dS.
+struct Score {
+  float dropped;  // P * mask / (1 - drop)
+  float ds;
+};
+template <class T>
+__device__ Score score(const AttentionBackward& op, int b, int h, int q, int key) {
+  const auto [B, N, H, D, Q] = op.shape;
+  const size_t token = size_t(3) * H * D, row = (size_t(b) * Q + q) * H + h;
+  const T* qkv = as<T>(op.qkv) + size_t(b) * N * token + h * D;
+  const T *k = qkv + key * token + H * D, *v = k + H * D, *dout = as<T>(op.dout) + row * D;
+  const float p = expf(dot(qkv + q * token, k, D) / sqrtf(D) - op.lse[(size_t(b) * H + h) * Q + q]);
+  const float factor = dropout_factor(op, b, h, q, key);
+  const float delta = dot(dout, as<T>(op.out) + row * D, D);
+  return {p * factor, p * (dot(dout, v, D) * factor - delta)};
+}
+
+// A thread computes dQ of one query of one head.
+template <class T>
+__global__ void attention_backward_queries_plain(AttentionBackward op) {
+  const auto [B, N, H, D, Q] = op.shape;
+  const size_t i = thread_number(), token = size_t(3) * H * D;
+  if (i >= size_t(B) * N * H) return;
+  const int h = i % H, q = i / H % N, b = i / H / N;
+  const T* k = as<T>(op.qkv) + size_t(b) * N * token + (H + h) * D;
+  float dq[max_head_dim] = {};
+  for (int key = 0; q < Q && key < N; ++key) {
+    const float ds = score<T>(op, b, h, q, key).ds;
+    for (int d = 0; d < D; ++d) dq[d] += ds * to_float(k[key * token + d]);
+  }
+  T* out = as<T>(op.dqkv) + (size_t(b) * N + q) * token + h * D;
+  for (int d = 0; d < D; ++d) out[d] = from_float<T>(dq[d] / sqrtf(D));
+}
+
+// A thread computes dK and dV of one key of one head.
+template <class T>
+__global__ void attention_backward_keys_plain(AttentionBackward op) {
+  const auto [B, N, H, D, Q] = op.shape;
+  const size_t i = thread_number(), token = size_t(3) * H * D;
+  if (i >= size_t(B) * N * H) return;
+  const int h = i % H, key = i / H % N, b = i / H / N;
+  const T* query = as<T>(op.qkv) + size_t(b) * N * token + h * D;
+  float dk[max_head_dim] = {}, dv[max_head_dim] = {};
+  for (int q = 0; q < Q; ++q) {
+    const Score s = score<T>(op, b, h, q, key);
+    const T* dout = as<T>(op.dout) + ((size_t(b) * Q + q) * H + h) * D;
+    for (int d = 0; d < D; ++d) {
+      dk[d] += s.ds * to_float(query[q * token + d]);
+      dv[d] += s.dropped * to_float(dout[d]);
+    }
+  }
+  T* out = as<T>(op.dqkv) + (size_t(b) * N + key) * token + (H + h) * D;
+  for (int d = 0; d < D; ++d) {
+    out[d] = from_float<T>(dk[d] / sqrtf(D));
+    out[H * D + d] = from_float<T>(dv[d]);
+  }
+}
+
+// ---- 16 bits, on tensor cores -------------------------------------------------------------------
 
 constexpr int warp_rows = 16;  // mma's M
 constexpr int threads = 128, block_rows = threads / warp_size * warp_rows;
@@ -501,6 +563,16 @@ void CudaKernels::run(const AttentionBackward& op, cudaStream_t stream) {
   if (op.dtype == DType::fp32) return attention_backward_fp32(op, stream);
   by_variant(op, [&]<class T, int D, bool dropout> {
     launch_backward<T, D, dropout>(op, props_, stream);
+  });
+}
+
+template <>
+void PlainKernels::run(const AttentionBackward& op, cudaStream_t stream) {
+  check_head_dim_plain(op, "AttentionBackward");
+  const size_t rows = size_t(op.shape.B) * op.shape.N * op.shape.H;
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<attention_backward_queries_plain<T>>(rows, stream, op);
+    launch_each<attention_backward_keys_plain<T>>(rows, stream, op);
   });
 }
 

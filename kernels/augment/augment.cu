@@ -11,9 +11,7 @@
 #include <algorithm>
 
 #include "kernels/augment/pixels.h"
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -101,6 +99,31 @@ __device__ Pixel result(const Source& source, const ImageOp& what, const Shared&
   return source.at(y, x);
 }
 
+// ---- plain --------------------------------------------------------------------------------------
+// A thread computes an image.
+__global__ void augment_images_plain(AugmentImages op) {
+  const size_t b = thread_number();
+  const int size = op.shape.size;
+  if (b >= size_t(op.shape.B)) return;
+  const ImageOp what = op.ops[b * op.shape.layers + op.shape.layer];
+  const bool by_grey = what.kind == ImageOpKind::contrast;
+  const Source source(op, static_cast<int>(b));
+  Shared s = {};  // the thread's own
+  for (int i = 0; is_counted(what.kind) && i < size * size; ++i) {
+    const Pixel p = source.at(i / size, i % size);
+    ++s.counts[0][by_grey ? grey(p) : p.r], ++s.counts[1][p.g], ++s.counts[2][p.b];
+  }
+  for (int c = 0; is_by_table(what.kind) && c < 3; ++c)
+    make_table(what, s.counts[by_grey ? 0 : c], s.tables[c]);
+  uint8_t* out = op.out + b * size * size * 3;
+  for (int i = 0; i < size * size; ++i) {
+    const Pixel p = result(source, what, s, i / size, i % size);
+    out[3 * i] = p.r, out[3 * i + 1] = p.g, out[3 * i + 2] = p.b;
+  }
+}
+
+// ---- several blocks an image --------------------------------------------------------------------
+
 template <int width>
 __global__ void __launch_bounds__(threads) augment_images(AugmentImages op, int rows) {
   auto& s = shared<Shared>();
@@ -156,6 +179,11 @@ void CudaKernels::run(const AugmentImages& op, cudaStream_t stream) {
     run.template operator()<4>();
   else
     run.template operator()<1>();
+}
+
+template <>
+void PlainKernels::run(const AugmentImages& op, cudaStream_t stream) {
+  launch_each<augment_images_plain>(op.shape.B, stream, op);
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -3,9 +3,89 @@
 
 #include "kernels/conv/conv.cuh"
 #include "kernels/cuda/conv_cudnn.h"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+template <class T>
+__global__ void conv_forward_plain(ConvForward op, int P, int Q) {
+  const auto [N, H, W, C, K, R, S, stride, padding, groups] = op.shape;
+  const size_t i = thread_number();
+  if (i >= size_t(N) * P * Q * K) return;
+  const int k = i % K, q = i / K % Q, p = i / K / Q % P, n = i / K / Q / P;
+  const int group_C = C / groups, first = k / (K / groups) * group_C;
+  float sum = 0;
+  for (int r = 0; r < R; ++r)
+    for (int s = 0; s < S; ++s) {
+      const int h = p * stride - padding + r, w = q * stride - padding + s;
+      if (h < 0 || h >= H || w < 0 || w >= W) continue;
+      const T* inp = as<T>(op.inp) + ((size_t(n) * H + h) * W + w) * C + first;
+      const T* weight = as<T>(op.weight) + ((size_t(k) * R + r) * S + s) * group_C;
+      for (int c = 0; c < group_C; ++c) sum += to_float(inp[c]) * to_float(weight[c]);
+    }
+  as<T>(op.out)[i] = from_float<T>(sum);
+}
+
+// A thread computes a channel's mean and variance.
+template <class T>
+__global__ void conv_batch_stats_plain(ConvForward op, size_t rows) {
+  const size_t K = op.shape.K, k = thread_number();
+  if (k >= K) return;
+  float sum = 0, squares = 0;
+  for (size_t row = 0; row < rows; ++row) sum += to_float(as<T>(op.out)[row * K + k]);
+  const float mean = sum / rows;
+  for (size_t row = 0; row < rows; ++row) {
+    const float d = to_float(as<T>(op.out)[row * K + k]) - mean;
+    squares += d * d;
+  }
+  op.batch_stats[k] = mean, op.batch_stats[K + k] = squares / rows;
+}
+
+template <class T>
+__global__ void conv_backward_input_plain(ConvBackwardInput op, int P, int Q) {
+  const auto [N, H, W, C, K, R, S, stride, padding, groups] = op.shape;
+  const size_t i = thread_number();
+  if (i >= size_t(N) * H * W * C) return;
+  const int channel = i % C, w = i / C % W, h = i / C / W % H, n = i / C / W / H;
+  const int group_C = C / groups, group_K = K / groups;
+  const int c = channel % group_C, first = channel / group_C * group_K;
+  float sum = op.add ? to_float(as<T>(op.add)[i]) : 0;
+  for (int r = 0; r < R; ++r)
+    for (int s = 0; s < S; ++s) {
+      const int y = h + padding - r, x = w + padding - s;  // p stride and q stride
+      if (y < 0 || y % stride != 0 || y / stride >= P) continue;
+      if (x < 0 || x % stride != 0 || x / stride >= Q) continue;
+      const T* dout = as<T>(op.dout) + ((size_t(n) * P + y / stride) * Q + x / stride) * K;
+      for (int k = first; k < first + group_K; ++k)
+        sum += to_float(dout[k]) *
+               to_float(as<T>(op.weight)[((size_t(k) * R + r) * S + s) * group_C + c]);
+    }
+  as<T>(op.dinp)[i] = from_float<T>(sum);
+}
+
+template <class T>
+__global__ void conv_backward_weight_plain(ConvBackwardWeight op, int P, int Q) {
+  const auto [N, H, W, C, K, R, S, stride, padding, groups] = op.shape;
+  const int group_C = C / groups;
+  const size_t i = thread_number();
+  if (i >= size_t(K) * R * S * group_C) return;
+  const int c = i % group_C, s = i / group_C % S, r = i / group_C / S % R, k = i / group_C / S / R;
+  const int channel = k / (K / groups) * group_C + c;
+  float sum = 0;
+  for (int n = 0; n < N; ++n)
+    for (int p = 0; p < P; ++p)
+      for (int q = 0; q < Q; ++q) {
+        const int h = p * stride - padding + r, w = q * stride - padding + s;
+        if (h < 0 || h >= H || w < 0 || w >= W) continue;
+        sum += to_float(as<T>(op.dout)[((size_t(n) * P + p) * Q + q) * K + k]) *
+               to_float(as<T>(op.inp)[((size_t(n) * H + h) * W + w) * C + channel]);
+      }
+  set_or_add(op.dweight[i], sum, op.accumulate);
+}
+
+// ---- the fast ones: which computes what ---------------------------------------------------------
 
 template <class Op>
 struct Direction {
@@ -97,5 +177,39 @@ template size_t CudaKernels::workspace(const ConvBackwardWeight&);
 template void CudaKernels::run(const ConvForward&, cudaStream_t);
 template void CudaKernels::run(const ConvBackwardInput&, cudaStream_t);
 template void CudaKernels::run(const ConvBackwardWeight&, cudaStream_t);
+
+template <>
+void PlainKernels::run(const ConvForward& op, cudaStream_t stream) {
+  const int N = op.shape.N, P = op.shape.P(), Q = op.shape.Q(), K = op.shape.K;
+  by_dtype(op.dtype, [&]<class T>() {
+    const size_t rows = size_t(N) * P * Q;
+    launch_each<conv_forward_plain<T>>(rows * K, stream, op, P, Q);
+    if (op.batch_stats) launch_each<conv_batch_stats_plain<T>>(K, stream, op, rows);
+  });
+}
+
+template <>
+void PlainKernels::run(const ConvBackwardInput& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<conv_backward_input_plain<T>>(size_t(op.shape.inp_count()), stream, op,
+                                              op.shape.P(), op.shape.Q());
+  });
+}
+
+template <>
+void PlainKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<conv_backward_weight_plain<T>>(size_t(op.shape.weight_count()), stream, op,
+                                               op.shape.P(), op.shape.Q());
+  });
+}
+
+template <>
+void PlainKernels::run(const BatchNormBackwardSums&, cudaStream_t);
+template <>
+void PlainKernels::run(const ConvBackwardInputSums& op, cudaStream_t stream) {
+  run(op.input_gradient(), stream);
+  run(op.norm_sums(), stream);
+}
 
 }  // namespace bv::BAREVISION_GPU

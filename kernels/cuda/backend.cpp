@@ -79,7 +79,7 @@ class CudaBackend final : public Backend {
         graphs_(options.graphs),
         compute_(0),
         upload_(0),
-        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.handle), options.cudnn)) {}
+        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.handle), options.kernels)) {}
 
   std::string describe() const override {
     cudaDeviceProp properties;

@@ -10,7 +10,7 @@ namespace bv {
 struct GpuOptions {
   int device = 0;
   bool graphs = true;  // false: kernels are launched one by one
-  bool cudnn = false;  // convolutions by cuDNN
+  KernelSet kernels = KernelSet::fast;
 };
 
 }  // namespace bv

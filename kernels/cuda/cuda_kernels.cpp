@@ -10,23 +10,22 @@
 
 namespace bv::BAREVISION_GPU {
 
+namespace {
+// Kernels read 16 bytes at a time; on Hopper, cuBLASLt's kernels need workspaces aligned to 256.
+constexpr DeviceLimits alignments{.alignment = 16, .workspace_alignment = 256};
+}  // namespace
+
 void destroy_cudnn(ConvCudnn* cudnn) { delete cudnn; }
 void destroy_matmul(Matmul* matmul) { delete matmul; }
 
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
-    // Kernels read 16 bytes at a time; on Hopper, cuBLASLt's kernels need workspaces aligned to
-    // 256.
-    : KernelRows<CudaKernels>({.alignment = 16, .workspace_alignment = 256}),
+    : KernelRows<CudaKernels>(alignments),
       compute_(compute),
       props_{.arch = compute_capability(),
              .sms = attribute(cudaDevAttrMultiProcessorCount),
              .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)} {
   matmul_.handle = new Matmul;
   if (cudnn) cudnn_.handle = new ConvCudnn;
-  if (props_.arch < 75)
-    throw std::runtime_error("this GPU has compute capability " + std::to_string(props_.arch / 10) +
-                             "." + std::to_string(props_.arch % 10) +
-                             "; CUDA 13 has dropped those before 7.5 (Turing)");
   constexpr size_t bytes = DeviceProps::counters * sizeof(unsigned);
   check(cudaMalloc(&arrived_.handle, bytes), "cudaMalloc");
   check(cudaMemsetAsync(arrived_.handle, 0, bytes, compute_), "cudaMemsetAsync");
@@ -35,8 +34,18 @@ CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
 }
 CudaKernels::~CudaKernels() = default;
 
-std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, bool cudnn) {
-  return std::make_unique<CudaKernels>(reinterpret_cast<cudaStream_t>(compute), cudnn);
+PlainKernels::PlainKernels(cudaStream_t compute)
+    : KernelRows<PlainKernels>(alignments), compute_(compute) {}
+
+std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, KernelSet set) {
+  const int arch = compute_capability();
+  if (arch < 75)
+    throw std::runtime_error("this GPU has compute capability " + std::to_string(arch / 10) + "." +
+                             std::to_string(arch % 10) +
+                             "; CUDA 13 has dropped those before 7.5 (Turing)");
+  const auto stream = reinterpret_cast<cudaStream_t>(compute);
+  if (set == KernelSet::plain) return std::make_unique<PlainKernels>(stream);
+  return std::make_unique<CudaKernels>(stream, set == KernelSet::cudnn);
 }
 
 }  // namespace bv::BAREVISION_GPU

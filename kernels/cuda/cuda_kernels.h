@@ -62,4 +62,26 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   Owner<ConvCudnn*, destroy_cudnn> cudnn_;  // if set, computes the convolutions
 };
 
+// The same table by plain kernels (--kernels plain), which need no workspace.
+class PlainKernels final : public KernelRows<PlainKernels> {
+ public:
+  explicit PlainKernels(cudaStream_t compute);
+
+  // Defined for each operation in its NAME.cu, which opens with its plain kernels.
+  template <class Op>
+  void run(const Op&, cudaStream_t);
+  template <class Op>
+  size_t workspace(const Op&) {
+    return 0;
+  }
+
+  template <class Op>
+  void dispatch(const Op& op, Stream stream) {
+    run(op, stream ? reinterpret_cast<cudaStream_t>(stream) : compute_);
+  }
+
+ private:
+  cudaStream_t compute_;
+};
+
 }  // namespace bv::BAREVISION_GPU

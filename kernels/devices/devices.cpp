@@ -30,11 +30,11 @@ std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) 
   if (kind == DeviceKind::cpu) return make_cpu_backend(o.threads, o.overlap);
 #ifdef BAREVISION_SIMT
   if (kind == DeviceKind::simt)
-    return simt_gpu::make_backend({.device = 0, .graphs = o.graphs, .cudnn = o.cudnn});
+    return simt_gpu::make_backend({.device = 0, .graphs = o.graphs, .kernels = o.kernels});
 #endif
 #ifdef BAREVISION_CUDA
   if (kind == DeviceKind::cuda)
-    return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs, .cudnn = o.cudnn});
+    return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs, .kernels = o.kernels});
 #endif
   throw std::invalid_argument("this device was not built in");
 }

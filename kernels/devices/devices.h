@@ -14,11 +14,11 @@ bool is_built(DeviceKind);
 int gpu_count(std::string* why_none);
 
 struct BackendOptions {
-  int index;             // cuda: which GPU
-  int threads;           // cpu
-  bool overlap = false;  // cpu: the communication stream has a thread of its own
-  bool graphs = true;    // simt and cuda: repeated work is captured in CUDA graphs
-  bool cudnn = false;    // simt and cuda: convolutions by cuDNN
+  int index;                            // cuda: which GPU
+  int threads;                          // cpu
+  bool overlap = false;                 // cpu: the communication stream has a thread of its own
+  bool graphs = true;                   // simt and cuda: repeated work is captured in CUDA graphs
+  KernelSet kernels = KernelSet::fast;  // simt and cuda
 };
 // Throws std::runtime_error if the device can't be used, std::invalid_argument if not built in.
 std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);

@@ -18,23 +18,99 @@
 // tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_sums.cuh"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// ---- evaluation, plain --------------------------------------------------------------------------
-// One thread per element, any C.
+// ---- plain --------------------------------------------------------------------------------------
+// A thread merges the parts' moments of a channel.
+__global__ void batchnorm_moments_plain(BatchNormForward op) {
+  const size_t C = op.shape.C, c = thread_number();
+  if (c >= C) return;
+  const float n = float(op.shape.rows) * op.parts;
+  float mean = 0, variance = 0;
+  for (int p = 0; p < op.parts; ++p) mean += op.moments[2 * p * C + c] / op.parts;
+  for (int p = 0; p < op.parts; ++p) {
+    const float d = op.moments[2 * p * C + c] - mean;
+    variance += (op.moments[(2 * p + 1) * C + c] + d * d) / op.parts;
+  }
+  op.mean[c] = mean, op.rstd[c] = 1 / sqrtf(variance + op.eps);
+  if (!op.running_mean || !isfinite(mean) || !isfinite(variance)) return;
+  const float unbiased = n > 1 ? variance * (n / (n - 1)) : variance;
+  op.running_mean[c] += op.momentum * (mean - op.running_mean[c]);
+  op.running_var[c] += op.momentum * (unbiased - op.running_var[c]);
+}
+
 template <class T>
-__global__ void __launch_bounds__(256) batchnorm_evaluate(BatchNormEvaluate op) {
-  const int C = op.shape.C;
-  const size_t at = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (at >= size_t(op.shape.rows) * C) return;
-  const size_t c = at % C;
+__global__ void batchnorm_forward_plain(BatchNormForward op) {
+  const size_t C = op.shape.C, i = thread_number(), c = i % C;
+  if (i >= op.shape.rows * C) return;
+  const float x = to_float(as<T>(op.inp)[i]) - op.mean[c];
+  float y = fmaf(x, op.rstd[c] * op.weight[c], op.bias[c]);
+  if (op.residual) y += to_float(as<T>(op.residual)[i]);
+  as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);  // a NaN stays one
+}
+
+// A thread writes a word of relu_mask: 64 channels of a row.
+template <class T>
+__global__ void batchnorm_relu_mask_plain(BatchNormForward op) {
+  const size_t rows = op.shape.rows, C = op.shape.C, i = thread_number();
+  const size_t row = i % rows, first = i / rows * 64;
+  if (first >= C) return;
+  uint64_t word = 0;
+  for (size_t c = first; c < C && c < first + 64; ++c)
+    word |= uint64_t{to_float(as<T>(op.out)[row * C + c]) > 0} << (c - first);
+  op.relu_mask[i] = word;
+}
+
+template <class T>
+__global__ void batchnorm_evaluate_plain(BatchNormEvaluate op) {
+  const size_t C = op.shape.C, i = thread_number(), c = i % C;
+  if (i >= op.shape.rows * C) return;
   const float scale = rsqrtf(op.running_var[c] + op.eps) * op.weight[c];
-  const float x = to_float(static_cast<const T*>(op.inp)[at]);
-  float y = fmaf(x - op.running_mean[c], scale, op.bias[c]);
-  if (op.residual) y += to_float(static_cast<const T*>(op.residual)[at]);
-  static_cast<T*>(op.out)[at] = from_float<T>(op.relu && y < 0 ? 0.0f : y);  // a NaN stays one
+  float y = fmaf(to_float(as<T>(op.inp)[i]) - op.running_mean[c], scale, op.bias[c]);
+  if (op.residual) y += to_float(as<T>(op.residual)[i]);
+  as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);
+}
+
+// Whether ReLU let element i through.
+template <class T, class Op>
+__device__ bool passed_relu(const Op& op, size_t i) {
+  const size_t rows = op.shape.rows, C = op.shape.C, row = i / C, c = i % C;
+  if (!op.relu) return true;
+  if constexpr (requires { op.relu_mask; })
+    if (op.relu_mask) return op.relu_mask[c / 64 * rows + row] >> c % 64 & 1;
+  const float x = to_float(as<T>(op.inp)[i]) - op.mean[c];
+  return fmaf(x, op.rstd[c] * op.weight[c], op.bias[c]) > 0;
+}
+
+// A thread adds up a channel.
+template <class T>
+__global__ void batchnorm_backward_sums_plain(BatchNormBackwardSums op) {
+  const size_t C = op.shape.C, c = thread_number();
+  if (c >= C) return;
+  float g_sum = 0, g_xhat_sum = 0;
+  for (size_t i = c; i < op.shape.rows * C; i += C) {
+    const float g = passed_relu<T>(op, i) ? to_float(as<T>(op.dout)[i]) : 0;
+    g_sum += g;
+    g_xhat_sum += g * (to_float(as<T>(op.inp)[i]) - op.mean[c]) * op.rstd[c];
+    if (op.g) as<T>(op.g)[i] = from_float<T>(g);
+  }
+  op.sums[c] = g_sum, op.sums[C + c] = g_xhat_sum;
+  set_or_add(op.dbias[c], g_sum, op.accumulate);
+  set_or_add(op.dweight[c], g_xhat_sum, op.accumulate);
+}
+
+template <class T>
+__global__ void batchnorm_backward_plain(BatchNormBackward op) {
+  const size_t C = op.shape.C, i = thread_number(), c = i % C;
+  if (i >= op.shape.rows * C) return;
+  const float n = float(op.shape.rows) * op.parts;
+  const float g = passed_relu<T>(op, i) ? to_float(as<T>(op.dout)[i]) : 0;
+  const float xhat = (to_float(as<T>(op.inp)[i]) - op.mean[c]) * op.rstd[c];
+  as<T>(op.dinp)[i] =
+      from_float<T>(op.weight[c] * op.rstd[c] * (g - op.sums[c] / n - xhat * op.sums[C + c] / n));
 }
 
 // ---- columns and rows ---------------------------------------------------------------------------
@@ -276,8 +352,7 @@ void CudaKernels::run(const BatchNormEvaluate& op, cudaStream_t stream) {
                                  .dtype = op.dtype};
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     if constexpr (width == 1)
-      launch<batchnorm_evaluate<T>>(static_cast<unsigned>(ceil_div(count, size_t{256})), 256, 0,
-                                    stream, op);
+      launch_each<batchnorm_evaluate_plain<T>>(count, stream, op);
     else
       normalise(props_, forward, op.running_var, stream);
   });
@@ -323,6 +398,37 @@ void CudaKernels::run(const BatchNormBackward& op, cudaStream_t stream) {
     launch<batchnorm_backward<T, width>>(
         S::grid(props_, backward_blocks, op.shape.rows, op.shape.C), S::threads, 0, stream, op,
         inverse_n);
+  });
+}
+
+template <>
+void PlainKernels::run(const BatchNormForward& op, cudaStream_t stream) {
+  const size_t rows = op.shape.rows, C = op.shape.C;
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<batchnorm_moments_plain>(C, stream, op);
+    launch_each<batchnorm_forward_plain<T>>(rows * C, stream, op);
+    if (op.relu_mask) launch_each<batchnorm_relu_mask_plain<T>>(rows * ceil_div(C, 64), stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const BatchNormEvaluate& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<batchnorm_evaluate_plain<T>>(size_t(op.shape.rows) * op.shape.C, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const BatchNormBackwardSums& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<batchnorm_backward_sums_plain<T>>(op.shape.C, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const BatchNormBackward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<batchnorm_backward_plain<T>>(size_t(op.shape.rows) * op.shape.C, stream, op);
   });
 }
 

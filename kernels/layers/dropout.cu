@@ -7,12 +7,26 @@
 // elements, or 1, if the sizes are not multiples of a pack). With a decision per element one
 // draw serves 4 elements; otherwise one draw serves a pack, which lies in one group.
 // 4 or 8 bytes per element and some 15 instructions: memory is the limit.
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 #include "kernels/philox.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+template <class T>
+__global__ void dropout_plain(Dropout op) {
+  const auto [B, elements, group] = op.shape;
+  const size_t i = thread_number();
+  if (i >= size_t(B) * elements) return;
+  const uint32_t b = i / elements, decision = i % elements / group;
+  const Philox4 words =
+      philox(op.params->seed, decision / 4, op.params->position + b, op.params->epoch, op.layer);
+  const bool keep = uniform(words.at[decision % 4]) >= op.drop;
+  as<T>(op.out)[i] = from_float<T>(keep ? to_float(as<T>(op.inp)[i]) / (1 - op.drop) : 0);
+}
+
+// ---- packs --------------------------------------------------------------------------------------
 
 constexpr int threads = 256;
 constexpr int pieces = 2;  // per thread, loaded together
@@ -110,6 +124,13 @@ void CudaKernels::run(const Dropout& op, cudaStream_t stream) {
       drop.template operator()<drop_groups<T, pack>, pack>();
     else
       drop.template operator()<drop_groups<T, 1>, 1>();
+  });
+}
+
+template <>
+void PlainKernels::run(const Dropout& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<dropout_plain<T>>(size_t(op.shape.B) * op.shape.elements, stream, op);
   });
 }
 

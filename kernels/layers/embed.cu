@@ -10,11 +10,65 @@
 // block has 16 neighbouring packs: each of its 16 groups of threads sums every 16th image, 4 loads
 // at a time, and the groups' sums are added in order. One flop for 4 bytes (16-bit) or 8: memory is
 // the limit.
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+template <class T>
+__global__ void embed_forward_plain(EmbedForward op) {
+  const auto [B, P, C, prefix] = op.shape;
+  const int tokens = prefix + P;
+  const size_t i = thread_number();
+  if (i >= size_t(B) * tokens * C) return;
+  const int c = i % C, token = i / C % tokens;
+  const size_t b = i / C / tokens;
+  float x;
+  if (token >= prefix)
+    x = to_float(as<T>(op.patches)[(b * P + token - prefix) * C + c]);
+  else
+    x = token == 0 ? op.class_token[c] : op.dist_token[c];
+  as<T>(op.out)[i] = from_float<T>(x + op.position[token * C + c]);
+}
+
+template <class T>
+__global__ void embed_backward_patches_plain(EmbedBackward op) {
+  const auto [B, P, C, prefix] = op.shape;
+  const size_t i = thread_number(), image = size_t(P) * C, b = i / image;
+  if (b >= size_t(B)) return;
+  as<T>(op.dpatches)[i] = as<T>(op.dout)[b * (prefix + P) * C + prefix * C + i % image];
+}
+
+// A thread adds up the images' gradients of an element of the position embedding.
+template <class T>
+__global__ void embed_backward_position_plain(EmbedBackward op) {
+  const auto [B, P, C, prefix] = op.shape;
+  const size_t image = size_t(prefix + P) * C, i = thread_number();
+  if (i >= image) return;
+  float sum = 0;
+  for (int b = 0; b < B; ++b) sum += to_float(as<T>(op.dout)[b * image + i]);
+  set_or_add(op.dposition[i], sum, op.accumulate);
+  if (i < size_t(C)) set_or_add(op.dclass_token[i], sum, op.accumulate);
+  if (prefix == 2 && i / C == 1) set_or_add(op.ddist_token[i - C], sum, op.accumulate);
+}
+
+template <class T>
+__global__ void take_tokens_forward_plain(TakeTokensForward op) {
+  const auto [B, N, C, first, count] = op.shape;
+  const size_t i = thread_number(), taken = size_t(count) * C, b = i / taken;
+  if (b >= size_t(B)) return;
+  as<T>(op.out)[i] = as<T>(op.inp)[(b * N + first) * C + i % taken];
+}
+
+template <class T>
+__global__ void take_tokens_backward_plain(TakeTokensBackward op) {
+  const auto [B, N, C, first, count] = op.shape;
+  const size_t rest = size_t(N - first) * C, taken = size_t(count) * C;
+  const size_t i = thread_number(), b = i / rest, at = i % rest;
+  if (b >= size_t(B)) return;
+  as<T>(op.dinp)[(b * N + first) * C + at] = at < taken ? as<T>(op.dout)[b * taken + at] : T(0);
+}
 
 constexpr int threads = 256;
 constexpr int images_at_once = 4;  // loads in flight per thread
@@ -199,6 +253,39 @@ void CudaKernels::run(const TakeTokensBackward& op, cudaStream_t stream) {
     launch<take_tokens_backward<Word>>(grid, threads, 0, stream, dinp,
                                        static_cast<const Word*>(op.dout), N * words, rest,
                                        count * words);
+  });
+}
+
+template <>
+void PlainKernels::run(const EmbedForward& op, cudaStream_t stream) {
+  const auto [B, P, C, prefix] = op.shape;
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<embed_forward_plain<T>>(size_t(B) * (prefix + P) * C, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const EmbedBackward& op, cudaStream_t stream) {
+  const auto [B, P, C, prefix] = op.shape;
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<embed_backward_patches_plain<T>>(size_t(B) * P * C, stream, op);
+    launch_each<embed_backward_position_plain<T>>(size_t(prefix + P) * C, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const TakeTokensForward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<take_tokens_forward_plain<T>>(size_t(op.shape.B) * op.shape.count * op.shape.C,
+                                              stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const TakeTokensBackward& op, cudaStream_t stream) {
+  const auto [B, N, C, first, count] = op.shape;
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<take_tokens_backward_plain<T>>(size_t(B) * (N - first) * C, stream, op);
   });
 }
 

@@ -17,12 +17,38 @@
 // 1 byte in and 2 or 4 out per element: memory is the limit. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include "kernels/augment/mix.h"
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+// Channel c of pixel (y, x) of image b as its crop takes it; 0 outside the stored image.
+__device__ int cropped_pixel(const InputPatches& op, size_t b, int y, int x, int c) {
+  const auto [B, height, width, size, patch, mean, std] = op.shape;
+  const Crop crop = op.crops ? op.crops[b] : Crop{};
+  const int row = crop.top + (crop.upside_down ? size - 1 - y : y);
+  const int column = crop.left + (crop.flip ? size - 1 - x : x);
+  if (row < 0 || row >= height || column < 0 || column >= width) return 0;
+  return op.images[((b * height + row) * width + column) * 3 + c];
+}
+
+template <class T>
+__global__ void input_patches_plain(InputPatches op) {
+  const int size = op.shape.size, patch = op.shape.patch, grid = size / patch;
+  const size_t i = thread_number();
+  if (i >= size_t(op.shape.B) * size * size * 3) return;
+  const int px = i % patch, py = i / patch % patch, c = i / patch / patch % 3;
+  const size_t patches = i / patch / patch / 3, b = patches / grid / grid;
+  const int y = patches / grid % grid * patch + py, x = patches % grid * patch + px;
+  int pixel = cropped_pixel(op, b, y, x, c);
+  if (op.mixes)
+    pixel = mixed(pixel, cropped_pixel(op, b ^ 1, y, x, c), own_part(op.mixes[b], y, x));
+  as<T>(op.out)[i] = from_float<T>((pixel / 255.0f - op.shape.mean[c]) / op.shape.std[c]);
+}
+
+// ---- patches of several pixels ------------------------------------------------------------------
 
 constexpr int threads = 256;
 
@@ -251,6 +277,14 @@ void CudaKernels::run(const InputPatches& op, cudaStream_t stream) {
       launch_patches.template operator()<4>();
     else
       launch_patches.template operator()<1>();
+  });
+}
+
+template <>
+void PlainKernels::run(const InputPatches& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<input_patches_plain<T>>(size_t(op.shape.B) * op.shape.size * op.shape.size * 3,
+                                        stream, op);
   });
 }
 

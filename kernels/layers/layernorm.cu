@@ -22,10 +22,70 @@
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/norm_sums.cuh"
+#include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/ptx.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+// A thread normalises a row.
+template <class T>
+__global__ void layernorm_forward_plain(LayerNormForward op) {
+  const size_t rows = op.shape.rows, C = op.shape.C, row = thread_number();
+  if (row >= rows) return;
+  const T* inp = as<T>(op.inp) + row * C;
+  if (op.residual) {
+    const T* residual = as<T>(op.residual) + row * C;
+    T* sum = as<T>(op.sum) + row * C;
+    for (size_t c = 0; c < C; ++c) sum[c] = from_float<T>(to_float(inp[c]) + to_float(residual[c]));
+    inp = sum;
+  }
+  float sum = 0, squares = 0;
+  for (size_t c = 0; c < C; ++c) sum += to_float(inp[c]);
+  const float mean = sum / C;
+  for (size_t c = 0; c < C; ++c) squares += (to_float(inp[c]) - mean) * (to_float(inp[c]) - mean);
+  const float rstd = 1 / sqrtf(squares / C + op.eps);
+  for (size_t c = 0; c < C; ++c)
+    as<T>(op.out)[row * C + c] =
+        from_float<T>((to_float(inp[c]) - mean) * rstd * op.weight[c] + op.bias[c]);
+  op.mean[row] = mean, op.rstd[row] = rstd;
+}
+
+// A thread computes a row of dinp.
+template <class T>
+__global__ void layernorm_backward_plain(LayerNormBackward op) {
+  const size_t rows = op.shape.rows, C = op.shape.C, row = thread_number();
+  if (row >= rows) return;
+  const T *dout = as<T>(op.dout) + row * C, *sum = as<T>(op.sum) + row * C;
+  const float mean = op.mean[row], rstd = op.rstd[row];
+  float g_mean = 0, g_xhat_mean = 0;
+  for (size_t c = 0; c < C; ++c) {
+    const float g = to_float(dout[c]) * op.weight[c], xhat = (to_float(sum[c]) - mean) * rstd;
+    g_mean += g / C;
+    g_xhat_mean += g * xhat / C;
+  }
+  for (size_t c = 0; c < C; ++c) {
+    const float g = to_float(dout[c]) * op.weight[c], xhat = (to_float(sum[c]) - mean) * rstd;
+    const float dsum = op.dsum ? to_float(as<T>(op.dsum)[row * C + c]) : 0;
+    as<T>(op.dinp)[row * C + c] = from_float<T>(dsum + rstd * (g - g_mean - xhat * g_xhat_mean));
+  }
+}
+
+// A thread adds up a column for dweight and dbias.
+template <class T>
+__global__ void layernorm_backward_weight_plain(LayerNormBackward op) {
+  const size_t rows = op.shape.rows, C = op.shape.C, c = thread_number();
+  if (c >= C) return;
+  float dweight = 0, dbias = 0;
+  for (size_t row = 0; row < rows; ++row) {
+    const float dout = to_float(as<T>(op.dout)[row * C + c]);
+    dweight += dout * (to_float(as<T>(op.sum)[row * C + c]) - op.mean[row]) * op.rstd[row];
+    dbias += dout;
+  }
+  set_or_add(op.dweight[c], dweight, op.accumulate);
+  set_or_add(op.dbias[c], dbias, op.accumulate);
+}
 
 // ---- any C --------------------------------------------------------------------------------------
 constexpr int any_threads = 128, any_rows = any_threads / warp_size;  // of a block
@@ -432,6 +492,20 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
                           .C2 = C,
                           .accumulate = op.accumulate},
                          stream);
+  });
+}
+
+template <>
+void PlainKernels::run(const LayerNormForward& op, cudaStream_t stream) {
+  by_dtype(op.dtype,
+           [&]<class T>() { launch_each<layernorm_forward_plain<T>>(op.shape.rows, stream, op); });
+}
+
+template <>
+void PlainKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {  // columns first: dinp may take dout's place
+    launch_each<layernorm_backward_weight_plain<T>>(op.shape.C, stream, op);
+    launch_each<layernorm_backward_plain<T>>(op.shape.rows, stream, op);
   });
 }
 

@@ -17,14 +17,58 @@
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/linear_choice.h"
 #include "kernels/cuda/matmul.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
+#include "kernels/gemm/linear_choice.h"
 #include "kernels/gemm/weight_gradient.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+template <class T>
+__global__ void linear_forward_plain(LinearForward op) {
+  const size_t M = op.shape.M, N = op.shape.N, K = op.shape.K, i = thread_number();
+  if (i >= M * N) return;
+  const size_t m = i / N, n = i % N;
+  float sum = 0;
+  for (size_t k = 0; k < K; ++k)
+    sum += to_float(as<T>(op.inp)[m * K + k]) * to_float(as<T>(op.weight)[n * K + k]);
+  as<T>(op.out)[i] = from_float<T>(op.bias ? sum + to_float(as<T>(op.bias)[n]) : sum);
+}
+
+template <class T>
+__global__ void linear_backward_input_plain(LinearBackwardInput op) {
+  const size_t M = op.shape.M, N = op.shape.N, K = op.shape.K, i = thread_number();
+  if (i >= M * K) return;
+  const size_t m = i / K, k = i % K;
+  float sum = 0;
+  for (size_t n = 0; n < N; ++n)
+    sum += to_float(as<T>(op.dout)[m * N + n]) * to_float(as<T>(op.weight)[n * K + k]);
+  as<T>(op.dinp)[i] = from_float<T>(sum);
+}
+
+template <class T>
+__global__ void linear_backward_weight_plain(LinearBackwardWeight op) {
+  const size_t M = op.shape.M, N = op.shape.N, K = op.shape.K, i = thread_number();
+  if (i >= N * K) return;
+  const size_t n = i / K, k = i % K;
+  float sum = 0;
+  for (size_t m = 0; m < M; ++m)
+    sum += to_float(as<T>(op.dout)[m * N + n]) * to_float(as<T>(op.inp)[m * K + k]);
+  set_or_add(op.dweight[i], sum, op.accumulate);
+}
+
+template <class T>
+__global__ void linear_backward_bias_plain(LinearBackwardWeight op) {
+  const size_t M = op.shape.M, N = op.shape.N, n = thread_number();
+  if (n >= N) return;
+  float sum = 0;
+  for (size_t m = 0; m < M; ++m) sum += to_float(as<T>(op.dout)[m * N + n]);
+  set_or_add(op.dbias[n], sum, op.accumulate);
+}
+
+// ---- by cuBLASLt --------------------------------------------------------------------------------
 
 // All rows begin at multiples of 16 bytes in 16 bits: M is not a row's length.
 bool in_whole_packs(const LinearShape& s) { return s.N % 8 == 0 && s.K % 8 == 0; }
@@ -274,6 +318,28 @@ void CudaKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
          .dtype = op.dtype,
          .accumulate = op.accumulate},
         stream);
+}
+
+template <>
+void PlainKernels::run(const LinearForward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<linear_forward_plain<T>>(size_t(op.shape.M) * op.shape.N, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<linear_backward_input_plain<T>>(size_t(op.shape.M) * op.shape.K, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<linear_backward_weight_plain<T>>(size_t(op.shape.N) * op.shape.K, stream, op);
+    if (op.dbias) launch_each<linear_backward_bias_plain<T>>(op.shape.N, stream, op);
+  });
 }
 
 }  // namespace bv::BAREVISION_GPU

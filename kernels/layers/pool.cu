@@ -5,7 +5,7 @@
 //   average pool  out[n, c] = sum over positions of inp / positions,   dinp = dout / positions
 // All =. Saved for backward: index, one byte per element. NHWC. Backward gathers: no atomics.
 //
-// Max pool, plain: one thread per element of what is written. ResNet's own (3 x 3, stride 2), fast:
+// Max pool of any window: the plain kernels. ResNet's own (3 x 3, stride 2):
 //   block   4 rows, so that windows read most of the elements they share from L1
 //   thread  forward one pack of channels (16 bytes) of out, with three taps' loads in flight;
 //           backward 2 x 2 packs of dinp: always four windows, each read once, so warps don't
@@ -16,23 +16,21 @@
 // Memory is the limit; in 16 bits the fast max pool's instructions take about as long (conversions,
 // and two comparisons per tap, for order and for NaN). Registers and blocks per SM:
 // tests/kernels/resources.txt.
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 
 constexpr int threads = 256;
 
-// ---- max pool -----------------------------------------------------------------------------------
-// Any C and any window. Threads: across W C (or Q C), blockIdx.y: rows, blockIdx.z: images.
+// ---- plain --------------------------------------------------------------------------------------
 template <class T>
-__global__ void __launch_bounds__(threads) max_pool_forward_plain(MaxPoolForward op, int P, int Q) {
+__global__ void max_pool_forward_plain(MaxPoolForward op, int P, int Q) {
   const auto [N, H, W, C, R, stride, padding] = op.shape;
-  const int e = blockIdx.x * threads + threadIdx.x, p = blockIdx.y, q = e / C, c = e % C;
-  if (q >= Q) return;
-  const size_t n = blockIdx.z;
-  const T* image = static_cast<const T*>(op.inp) + n * H * W * C;
+  const size_t i = thread_number();
+  if (i >= size_t(N) * P * Q * C) return;
+  const int c = i % C, q = i / C % Q, p = i / C / Q % P;
+  const T* image = as<T>(op.inp) + i / C / Q / P * H * W * C;
   float best = 0;
   int index = -1;
   for (int r = 0; r < R; ++r)
@@ -42,9 +40,8 @@ __global__ void __launch_bounds__(threads) max_pool_forward_plain(MaxPoolForward
       const float x = to_float(image[(h * W + w) * C + c]);
       if (index < 0 || x > best || (isnan(x) && !isnan(best))) best = x, index = r * R + s;
     }
-  const size_t at = ((n * P + p) * Q + q) * C + c;
-  static_cast<T*>(op.out)[at] = from_float<T>(best);
-  op.index[at] = static_cast<uint8_t>(index);
+  as<T>(op.out)[i] = from_float<T>(best);
+  op.index[i] = static_cast<uint8_t>(index);
 }
 
 // The first window that reaches row or column `at` of the padded image.
@@ -53,21 +50,38 @@ __device__ int first_window(int at, int R, int stride) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
-    max_pool_backward_plain(MaxPoolBackward op, int P, int Q) {
+__global__ void max_pool_backward_plain(MaxPoolBackward op, int P, int Q) {
   const auto [N, H, W, C, R, stride, padding] = op.shape;
-  const int e = blockIdx.x * threads + threadIdx.x, w = e / C, c = e % C;
-  if (w >= W) return;
-  const size_t n = blockIdx.z;
-  const int h = blockIdx.y, y = h + padding, x = w + padding;
+  const size_t i = thread_number();
+  if (i >= size_t(N) * H * W * C) return;
+  const int c = i % C, x = i / C % W + padding, y = i / C / W % H + padding;
+  const size_t n = i / C / W / H;
   float sum = 0;
   for (int p = first_window(y, R, stride); p < P && p * stride <= y; ++p)
     for (int q = first_window(x, R, stride); q < Q && q * stride <= x; ++q) {
       const size_t at = ((n * P + p) * Q + q) * C + c;
       const int tap = (y - p * stride) * R + x - q * stride;
-      if (op.index[at] == tap) sum += to_float(static_cast<const T*>(op.dout)[at]);
+      if (op.index[at] == tap) sum += to_float(as<T>(op.dout)[at]);
     }
-  static_cast<T*>(op.dinp)[((n * H + h) * W + w) * C + c] = from_float<T>(sum);
+  as<T>(op.dinp)[i] = from_float<T>(sum);
+}
+
+template <class T>
+__global__ void average_pool_forward_plain(AveragePoolForward op) {
+  const auto [N, positions, C] = op.shape;
+  const size_t i = thread_number(), n = i / C, c = i % C;
+  if (i >= size_t(N) * C) return;
+  float sum = 0;
+  for (int p = 0; p < positions; ++p) sum += to_float(as<T>(op.inp)[(n * positions + p) * C + c]);
+  as<T>(op.out)[i] = from_float<T>(sum / positions);
+}
+
+template <class T>
+__global__ void average_pool_backward_plain(AveragePoolBackward op) {
+  const auto [N, positions, C] = op.shape;
+  const size_t i = thread_number(), n = i / C / positions, c = i % C;
+  if (i >= size_t(N) * positions * C) return;
+  as<T>(op.dinp)[i] = from_float<T>(to_float(as<T>(op.dout)[n * C + c]) / positions);
 }
 
 // ---- max pool of ResNet -------------------------------------------------------------------------
@@ -281,7 +295,6 @@ bool is_stem(const PoolShape& s) {
   return s.R == R && s.stride == stride && s.padding == padding && in_packs<T>(s.C);
 }
 
-dim3 plain_grid(int N, int H, int W, int C) { return dim3(ceil_div(W * C, threads), H, N); }
 dim3 stem_grid(int N, int H, int W, int packs) {
   return dim3(ceil_div(W * packs, row_threads), ceil_div(H, rows), N);
 }
@@ -301,7 +314,7 @@ void CudaKernels::run(const MaxPoolForward& op, cudaStream_t stream) {
       launch<max_pool_forward<T>>(stem_grid(N, P, Q, C / Pack<T>::size), threads, 0, stream, op, P,
                                   Q);
     else
-      launch<max_pool_forward_plain<T>>(plain_grid(N, P, Q, C), threads, 0, stream, op, P, Q);
+      launch_each<max_pool_forward_plain<T>>(size_t(op.shape.out_count()), stream, op, P, Q);
   });
 }
 
@@ -315,7 +328,7 @@ void CudaKernels::run(const MaxPoolBackward& op, cudaStream_t stream) {
       launch<max_pool_backward<T>>(stem_grid(N, ceil_div(H, 2), ceil_div(W, 2), C / Pack<T>::size),
                                    threads, 0, stream, op, P, Q);
     else
-      launch<max_pool_backward_plain<T>>(plain_grid(N, H, W, C), threads, 0, stream, op, P, Q);
+      launch_each<max_pool_backward_plain<T>>(size_t(op.shape.inp_count()), stream, op, P, Q);
   });
 }
 
@@ -333,6 +346,39 @@ void CudaKernels::run(const AveragePoolBackward& op, cudaStream_t stream) {
   require_average(op, "AveragePoolBackward");
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     launch<average_pool_backward<T, width>>(average_grid<width>(op.shape), threads, 0, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const MaxPoolForward& op, cudaStream_t stream) {
+  require_window(op, "MaxPoolForward");
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<max_pool_forward_plain<T>>(size_t(op.shape.out_count()), stream, op, op.shape.P(),
+                                           op.shape.Q());
+  });
+}
+
+template <>
+void PlainKernels::run(const MaxPoolBackward& op, cudaStream_t stream) {
+  require_window(op, "MaxPoolBackward");
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<max_pool_backward_plain<T>>(size_t(op.shape.inp_count()), stream, op, op.shape.P(),
+                                            op.shape.Q());
+  });
+}
+
+template <>
+void PlainKernels::run(const AveragePoolForward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<average_pool_forward_plain<T>>(size_t(op.shape.N) * op.shape.C, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const AveragePoolBackward& op, cudaStream_t stream) {
+  const auto [N, positions, C] = op.shape;
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<average_pool_backward_plain<T>>(size_t(N) * positions * C, stream, op);
   });
 }
 

@@ -15,24 +15,11 @@
 // launch limits them; metrics is limited by one SM reading 2 KB per image of 1000 classes.
 #include <math.h>
 
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
-
-constexpr int threads = 128, block_rows = threads / warp_size;
-constexpr int metrics_threads = 512, metrics_rows = 512, tail_threads = 256;
-
-__device__ int lane() { return static_cast<int>(threadIdx.x) % warp_size; }
-__device__ int warp() { return static_cast<int>(threadIdx.x) / warp_size; }
-
-// Calls f(k, elements) for each run of n elements that this lane owns; k: its first column.
-template <int n, class T, class F>
-__device__ void for_row(const T* row, int K, F f) {
-  for (int k = lane() * n; k < K; k += warp_size * n) f(k, load<n>(row + k));
-}
 
 // A row's target classes; their shares add up to 1.
 struct Target {
@@ -49,6 +36,108 @@ __device__ Target target_of(const Op& op, int b) {
   const float share = op.mixes[b].lambda;
   const bool known = valid(label) && valid(partner) && (label < 0) == (partner < 0);
   return {label, partner, share, 1 - share, known};
+}
+
+// ---- plain --------------------------------------------------------------------------------------
+// How many classes beat the label; more than all if the label is invalid or its logit is NaN.
+template <class T>
+__device__ int classes_ahead(const T* logits, int label, int K) {
+  const float own = label >= 0 && label < K ? to_float(logits[label]) : NAN;
+  int ahead = own == own ? 0 : K + 5;
+  for (int k = 0; k < K; ++k) {
+    const float other = to_float(logits[k]);
+    ahead += other > own || (other == own && k < label);
+  }
+  return ahead;
+}
+
+// A thread computes an image.
+template <class T>
+__global__ void cross_entropy_forward_plain(CrossEntropyForward op) {
+  const auto [B, K] = op.shape;
+  const size_t b = thread_number();
+  if (b >= size_t(B)) return;
+  const T* logits = as<T>(op.logits) + b * K;
+  const Target target = target_of(op, b);
+  float max = -INFINITY;
+  double exps = 0, all = 0;  // sums of e^z and of z, z = logit - max
+  for (int k = 0; k < K; ++k) max = fmaxf(max, to_float(logits[k]));
+  for (int k = 0; k < K; ++k) {
+    const float z = to_float(logits[k]) - max;
+    exps += expf(z), all += z;
+  }
+  const float s = op.smoothing, log_sum = log(exps);
+  float loss = NAN;
+  if (target.known && target.label >= 0) {
+    float hit = target.share * (to_float(logits[target.label]) - max);
+    if (op.mixes) hit += target.rest * (to_float(logits[target.partner]) - max);
+    loss = log_sum - (1 - s) * hit;
+    if (s > 0) loss -= s / K * all;  // 0 * inf is NaN
+  }
+  if (target.known && target.label == -1) loss = 0;
+  op.lse[b] = max + log_sum;
+  op.loss[b] = op.add ? op.loss[b] + op.share * loss : op.share * loss;
+  op.top1[b] = target.known && classes_ahead(logits, target.label, K) < 1;
+}
+
+template <class T>
+__global__ void cross_entropy_backward_plain(CrossEntropyBackward op) {
+  const auto [B, K] = op.shape;
+  const size_t i = thread_number(), b = i / K;
+  const int k = i % K;
+  if (b >= size_t(B)) return;
+  const Target target = target_of(op, b);
+  float t = op.smoothing / K;
+  if (k == target.label) t += (1 - op.smoothing) * target.share;
+  if (k == target.partner) t += (1 - op.smoothing) * target.rest;
+  float d = (expf(to_float(as<T>(op.logits)[i]) - op.lse[b]) - t) * op.share *
+            op.params->grad_scale * op.state->loss_scale;
+  if (target.label == -1) d = 0;
+  as<T>(op.dlogits)[i] = from_float<T>(target.known ? d : NAN);
+}
+
+template <class T>
+__global__ void mean_logits_plain(MeanLogits op) {
+  const size_t i = thread_number();
+  if (i >= size_t(op.shape.B) * op.shape.K) return;
+  as<T>(op.out)[i] = from_float<T>((to_float(as<T>(op.head)[i]) + to_float(as<T>(op.dist)[i])) / 2);
+}
+
+// One thread computes all four sums.
+template <class T>
+__global__ void metrics_plain(Metrics op) {
+  const auto [B, K] = op.shape;
+  if (thread_number() > 0) return;
+  for (int b = 0; b < B; ++b) {
+    if (op.labels[b] == -1) continue;
+    const int ahead = classes_ahead(as<T>(op.logits) + size_t(b) * K, op.labels[b], K);
+    op.sums[0] += op.loss[b], op.sums[1] += 1;
+    op.sums[2] += ahead < 1, op.sums[3] += ahead < 5;
+  }
+}
+
+__global__ void gradient_tail_plain(GradientTail op) {
+  if (thread_number() > 0) return;
+  float loss = 0, top1 = 0;
+  for (int b = 0; op.loss && b < op.B; ++b) loss += op.loss[b], top1 += op.top1[b];
+  set_or_add(op.tail[0], loss, op.accumulate);
+  set_or_add(op.tail[1], op.params->count, op.accumulate);
+  set_or_add(op.tail[2], op.params->stop, op.accumulate);
+  set_or_add(op.tail[3], top1, op.accumulate);
+}
+
+// ---- a warp per row -----------------------------------------------------------------------------
+
+constexpr int threads = 128, block_rows = threads / warp_size;
+constexpr int metrics_threads = 512, metrics_rows = 512, tail_threads = 256;
+
+__device__ int lane() { return static_cast<int>(threadIdx.x) % warp_size; }
+__device__ int warp() { return static_cast<int>(threadIdx.x) / warp_size; }
+
+// Calls f(k, elements) for each run of n elements that this lane owns; k: its first column.
+template <int n, class T, class F>
+__device__ void for_row(const T* row, int K, F f) {
+  for (int k = lane() * n; k < K; k += warp_size * n) f(k, load<n>(row + k));
 }
 
 template <class T, int n>
@@ -224,6 +313,36 @@ void CudaKernels::run(const Metrics& op, cudaStream_t stream) {
 template <>
 void CudaKernels::run(const GradientTail& op, cudaStream_t stream) {
   launch<gradient_tail>(1, tail_threads, sizeof(TailSums), stream, op);
+}
+
+template <>
+void PlainKernels::run(const CrossEntropyForward& op, cudaStream_t stream) {
+  by_dtype(op.dtype,
+           [&]<class T>() { launch_each<cross_entropy_forward_plain<T>>(op.shape.B, stream, op); });
+}
+
+template <>
+void PlainKernels::run(const CrossEntropyBackward& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<cross_entropy_backward_plain<T>>(size_t(op.shape.B) * op.shape.K, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const MeanLogits& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() {
+    launch_each<mean_logits_plain<T>>(size_t(op.shape.B) * op.shape.K, stream, op);
+  });
+}
+
+template <>
+void PlainKernels::run(const Metrics& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() { launch_each<metrics_plain<T>>(1, stream, op); });
+}
+
+template <>
+void PlainKernels::run(const GradientTail& op, cudaStream_t stream) {
+  launch_each<gradient_tail_plain>(1, stream, op);
 }
 
 }  // namespace bv::BAREVISION_GPU

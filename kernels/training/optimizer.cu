@@ -19,12 +19,99 @@
 // per SM: tests/kernels/resources.txt.
 #include <math.h>
 
-#include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// ---- plain --------------------------------------------------------------------------------------
+// A thread adds up a norm block.
+__global__ void gradient_squares_plain(GradientSquares op) {
+  const size_t block = thread_number(), first = block * GradientSquares::norm_block;
+  if (first >= op.count) return;
+  double sum = 0;
+  for (size_t i = first; i < op.count && i < first + GradientSquares::norm_block; ++i)
+    sum += double(op.grad[i]) * op.grad[i];
+  op.sums[op.first + block] = sum;
+}
+
+__global__ void gradient_norm_plain(GradientNorm op) {
+  if (thread_number() > 0) return;
+  double sum = 0;
+  for (int i = 0; i < op.norm_blocks; ++i) sum += op.sums[i];
+  op.state->found_inf = !(sum < INFINITY);
+  op.state->grad_norm =
+      static_cast<float>(sqrt(sum) / (double(op.state->loss_scale) * op.params->divisor));
+}
+
+template <class T>
+__global__ void optimizer_update_plain(OptimizerUpdate op) {
+  const size_t i = thread_number(), chunk = i / OptimizerUpdate::decay_chunk;
+  if (op.state->found_inf || i >= op.count) return;
+  const int t = op.state->count + 1;
+  const bool decoupled = op.kind == OptimizerKind::adamw;
+  const float lr = op.params->lr * (op.lr_scale ? op.lr_scale[chunk] : 1);
+  const float wd = op.decay[chunk] ? op.weight_decay : 0;
+  float w = op.weight[i], g = op.grad[i] / (op.state->loss_scale * op.params->divisor);
+  if (op.clip > 0) g *= fminf(1, op.clip / (op.state->grad_norm + 1e-6f));
+  if (decoupled)
+    w -= lr * wd * w;
+  else
+    g += wd * w;
+
+  if (op.kind == OptimizerKind::sgd) {
+    if (op.m) {
+      op.m[i] = t == 1 ? g : op.momentum * op.m[i] + g;
+      g = op.nesterov ? g + op.momentum * op.m[i] : op.m[i];
+    }
+    w -= lr * g;
+  } else {
+    const auto beta1 = float(op.beta1), rest1 = float(1 - op.beta1);
+    const auto beta2 = float(op.beta2), rest2 = float(1 - op.beta2);
+    op.m[i] = beta1 * op.m[i] + rest1 * g;
+    op.v[i] = beta2 * op.v[i] + rest2 * g * g;
+    const auto bias1 = float(1 - pow(op.beta1, t)), bias2 = float(1 - pow(op.beta2, t));
+    w -= lr / bias1 * op.m[i] / (sqrtf(op.v[i]) / sqrtf(bias2) + op.eps);
+  }
+  op.weight[i] = w;
+  if (op.compute_weights) as<T>(op.compute_weights)[i] = from_float<T>(w);
+  if (op.ema) op.ema[i] += fmaxf(op.ema_rate, 9.0f / (t + 9)) * (w - op.ema[i]);
+}
+
+// After the update: the count and the loss scale.
+__global__ void update_state(UpdateState* state, LossScaling scaling) {
+  UpdateState s = *state;
+  const bool dynamic = scaling.growth_interval > 0;
+  if (s.found_inf) {
+    ++s.skipped;
+    if (dynamic) {
+      s.good_steps = 0;
+      s.loss_scale = fmaxf(scaling.smallest, s.loss_scale * scaling.backoff);
+    }
+  } else {
+    ++s.count;
+    s.skipped = 0;
+    if (dynamic && ++s.good_steps >= scaling.growth_interval) {
+      s.good_steps = 0;
+      s.loss_scale = fminf(scaling.largest, s.loss_scale * scaling.growth);
+    }
+  }
+  *state = s;
+}
+
+template <class T>
+__global__ void round_weights_plain(RoundWeights op) {
+  const size_t i = thread_number();
+  if (i < op.count) as<T>(op.out)[i] = from_float<T>(op.inp[i]);
+}
+
+__global__ void scale_plain(Scale op) {
+  const size_t i = thread_number();
+  if (i < op.count) op.data[i] *= op.factor;
+}
+
+// ---- packs --------------------------------------------------------------------------------------
 
 constexpr int threads = 256, width = Pack<float>::size;
 
@@ -172,26 +259,6 @@ __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, 
   store_4(op.ema, mean, at, op.count);
 }
 
-__global__ void update_state(UpdateState* state, LossScaling scaling) {
-  UpdateState s = *state;
-  const bool dynamic = scaling.growth_interval > 0;
-  if (s.found_inf) {
-    ++s.skipped;
-    if (dynamic) {
-      s.good_steps = 0;
-      s.loss_scale = fmaxf(scaling.smallest, s.loss_scale * scaling.backoff);
-    }
-  } else {
-    ++s.count;
-    s.skipped = 0;
-    if (dynamic && ++s.good_steps >= scaling.growth_interval) {
-      s.good_steps = 0;
-      s.loss_scale = fminf(scaling.largest, s.loss_scale * scaling.growth);
-    }
-  }
-  *state = s;
-}
-
 // ---- rounded weights ----------------------------------------------------------------------------
 template <class T>
 __global__ void __launch_bounds__(threads) round_weights(RoundWeights op) {
@@ -249,6 +316,33 @@ void CudaKernels::run(const RoundWeights& op, cudaStream_t stream) {
 template <>
 void CudaKernels::run(const Scale& op, cudaStream_t stream) {
   launch<scale>(blocks_of(op.count), threads, 0, stream, op);
+}
+
+template <>
+void PlainKernels::run(const GradientSquares& op, cudaStream_t stream) {
+  launch_each<gradient_squares_plain>(ceil_div(op.count, GradientSquares::norm_block), stream, op);
+}
+
+template <>
+void PlainKernels::run(const GradientNorm& op, cudaStream_t stream) {
+  launch_each<gradient_norm_plain>(1, stream, op);
+}
+
+template <>
+void PlainKernels::run(const OptimizerUpdate& op, cudaStream_t stream) {
+  by_dtype(op.dtype,
+           [&]<class T>() { launch_each<optimizer_update_plain<T>>(op.count, stream, op); });
+  launch<update_state>(1, 1, 0, stream, op.state, op.scaling);
+}
+
+template <>
+void PlainKernels::run(const RoundWeights& op, cudaStream_t stream) {
+  by_dtype(op.dtype, [&]<class T>() { launch_each<round_weights_plain<T>>(op.count, stream, op); });
+}
+
+template <>
+void PlainKernels::run(const Scale& op, cudaStream_t stream) {
+  launch_each<scale_plain>(op.count, stream, op);
 }
 
 }  // namespace bv::BAREVISION_GPU

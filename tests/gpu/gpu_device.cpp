@@ -30,25 +30,26 @@ std::string why_unavailable() {
 }
 
 // A failed kernel leaves an error that only a reset clears; otherwise all later tests would fail.
-std::unique_ptr<Kernels> make_kernels() {
+std::unique_ptr<Kernels> make_kernels(KernelSet set) {
   if (cudaPeekAtLastError() != cudaSuccess) check(cudaDeviceReset(), "cudaDeviceReset");
-  return make_cuda_kernels();
+  return make_cuda_kernels(nullptr, set);
 }
 
 }  // namespace
 
-test::Device gpu_device() {
+test::Device gpu_device(KernelSet set) {
   const bool simt = std::string_view(NAME_OF(BAREVISION_GPU)) == "simt_gpu";
-  return {.name = simt ? "simt" : "cuda",
+  return {.name = std::string(simt ? "simt" : "cuda") + (set == KernelSet::plain ? "_plain" : ""),
           .unavailable = why_unavailable(),
           .dtypes = {DType::fp32, DType::fp16, DType::bf16},
-          .make_kernels = make_kernels,
+          .make_kernels = [set] { return make_kernels(set); },
           .allocate = allocate,
           .release = [](void* p) { cudaFree(p); },  // fails after an error
           .upload = [](void* to, const void* from,
                        size_t bytes) { copy(to, from, bytes, cudaMemcpyHostToDevice); },
           .download = [](void* to, const void* from,
-                         size_t bytes) { copy(to, from, bytes, cudaMemcpyDeviceToHost); }};
+                         size_t bytes) { copy(to, from, bytes, cudaMemcpyDeviceToHost); },
+          .plain = set == KernelSet::plain};
 }
 
 }  // namespace bv::BAREVISION_GPU

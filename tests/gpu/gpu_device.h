@@ -3,8 +3,8 @@
 #include "tests/kernels/device.h"
 
 namespace bv::cuda_gpu {
-test::Device gpu_device();
+test::Device gpu_device(KernelSet = KernelSet::fast);
 }
 namespace bv::simt_gpu {
-test::Device gpu_device();
+test::Device gpu_device(KernelSet = KernelSet::fast);
 }

@@ -9,162 +9,106 @@ namespace {
 // ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
 
-// The formula of kernels.h, literally: Oracle.Convolution compares the faster rows below with it.
-Values convolution(const Values& inp, const Values& weight, const ConvShape& o) {
+// The first channel of k's group.
+int first(int k, const ConvShape& o) { return k / (o.K / o.groups) * (o.C / o.groups); }
+
+// The formulas of kernels.h. The innermost loop is over c, whose elements are neighbours in memory.
+// Loops over k or rows of dinp are shared among threads, as each writes elements of its own.
+Values forward(const Values& inp, const Values& weight, const ConvShape& o) {
   Values out(size_t(o.out_count()));
-  const int C = o.C / o.groups;
-  size_t at = 0;
-  for (int n = 0; n < o.N; ++n)
-    for (int p = 0; p < o.P(); ++p)
-      for (int q = 0; q < o.Q(); ++q)
-        for (int k = 0; k < o.K; ++k, ++at)
+  const int P = o.P(), Q = o.Q(), C = o.C / o.groups;
+#pragma omp parallel for
+  for (int k = 0; k < o.K; ++k)
+    for (int n = 0; n < o.N; ++n)
+      for (int p = 0; p < P; ++p)
+        for (int q = 0; q < Q; ++q) {
+          double sum = 0;
           for (int r = 0; r < o.R; ++r)
-            for (int s = 0; s < o.S; ++s)
-              for (int c = 0; c < C; ++c) {
-                const int h = p * o.stride - o.padding + r, w = q * o.stride - o.padding + s;
-                if (h < 0 || h >= o.H || w < 0 || w >= o.W) continue;
-                const int first = k / (o.K / o.groups) * C;
-                out[at] += inp[((size_t(n) * o.H + h) * o.W + w) * o.C + first + c] *
-                           weight[((size_t(k) * o.R + r) * o.S + s) * C + c];
-              }
-  return out;
-}
-
-struct Range {
-  int begin, end;
-};
-
-// A pixel of out and the one of inp that a tap of the filter reads for it: the flat indices [n, p,
-// q] and [n, h, w].
-struct PixelPair {
-  int out, inp;
-};
-
-std::vector<PixelPair> pixel_pairs(int r, int s, const ConvShape& o) {
-  std::vector<PixelPair> pixels;
-  for (int n = 0; n < o.N; ++n)
-    for (int p = 0; p < o.P(); ++p)
-      for (int q = 0; q < o.Q(); ++q) {
-        const int h = p * o.stride - o.padding + r, w = q * o.stride - o.padding + s;
-        if (h >= 0 && h < o.H && w >= 0 && w < o.W)
-          pixels.push_back({(n * o.P() + p) * o.Q() + q, (n * o.H + h) * o.W + w});
-      }
-  return pixels;
-}
-
-// All products of a convolution, in contiguous rows: f(element of out, begin of a row of inp, begin
-// of a row of weight, length), for k and for c within its group in these ranges.
-template <class F>
-void each_row(const ConvShape& o, Range k_range, Range c_range, F f) {
-  const int C = o.C / o.groups, K = o.K / o.groups;
-  for (int r = 0; r < o.R; ++r)
-    for (int s = 0; s < o.S; ++s)
-      for (const PixelPair& pixel : pixel_pairs(r, s, o))
-        for (int k = k_range.begin; k < k_range.end; ++k)
-          f(size_t(pixel.out) * o.K + k, size_t(pixel.inp) * o.C + k / K * C + c_range.begin,
-            ((size_t(k) * o.R + r) * o.S + s) * C + c_range.begin, c_range.end - c_range.begin);
-}
-
-// Few enough for a tap's weights to stay in the cache.
-constexpr int k_block = 16, c_block = 128;
-
-// f(range) for 0 .. count in blocks, on all threads.
-template <class F>
-void each_range(int count, int block, F f) {
-#pragma omp parallel for schedule(dynamic)
-  for (int begin = 0; begin < count; begin += block)
-    f(Range{begin, std::min(begin + block, count)});
-}
-
-template <class T>
-std::vector<T> forward(const std::vector<T>& inp, const std::vector<T>& weight,
-                       const ConvShape& o) {
-  std::vector<T> out(size_t(o.out_count()));
-  each_range(o.K, k_block, [&](Range k) {
-    each_row(o, k, {0, o.C / o.groups}, [&](size_t at, size_t from_inp, size_t from_weight, int n) {
-      const T *x = &inp[from_inp], *w = &weight[from_weight];
-      T sum = 0;
+            for (int s = 0; s < o.S; ++s) {
+              const int h = p * o.stride - o.padding + r, w = q * o.stride - o.padding + s;
+              if (h < 0 || h >= o.H || w < 0 || w >= o.W) continue;
+              const double* x = &inp[((size_t(n) * o.H + h) * o.W + w) * o.C + first(k, o)];
+              const double* f = &weight[((size_t(k) * o.R + r) * o.S + s) * C];
 #pragma omp simd reduction(+ : sum)
-      for (int c = 0; c < n; ++c) sum += x[c] * w[c];
-      out[at] += sum;
-    });
-  });
+              for (int c = 0; c < C; ++c) sum += x[c] * f[c];
+            }
+          out[((size_t(n) * P + p) * Q + q) * o.K + k] = sum;
+        }
   return out;
 }
 
-template <class T>
-std::vector<T> backward_input(const std::vector<T>& dout, const std::vector<T>& weight,
-                              const ConvShape& o) {
-  std::vector<T> dinp(size_t(o.inp_count()));
-  each_range(o.C / o.groups, c_block, [&](Range c) {
-    for (int k = 0; k < o.K; k += k_block)
-      each_row(o, {k, std::min(k + k_block, o.K)}, c,
-               [&](size_t at, size_t from_inp, size_t from_weight, int n) {
-                 const T d = dout[at], *w = &weight[from_weight];
-                 T* dx = &dinp[from_inp];
-#pragma omp simd
-                 for (int i = 0; i < n; ++i) dx[i] += d * w[i];
-               });
-  });
+Values backward_input(const Values& dout, const Values& weight, const ConvShape& o) {
+  Values dinp(size_t(o.inp_count()));
+  const int P = o.P(), Q = o.Q(), C = o.C / o.groups;
+#pragma omp parallel for
+  for (int nh = 0; nh < o.N * o.H; ++nh)
+    for (int k = 0; k < o.K; ++k)
+      for (int r = 0; r < o.R; ++r)
+        for (int s = 0; s < o.S; ++s)
+          for (int q = 0; q < Q; ++q) {
+            const int y = nh % o.H + o.padding - r;  // p stride
+            const int w = q * o.stride - o.padding + s;
+            if (y < 0 || y % o.stride != 0 || y / o.stride >= P || w < 0 || w >= o.W) continue;
+            const double d = dout[((size_t(nh / o.H) * P + y / o.stride) * Q + q) * o.K + k];
+            const double* f = &weight[((size_t(k) * o.R + r) * o.S + s) * C];
+            double* dx = &dinp[(size_t(nh) * o.W + w) * o.C + first(k, o)];
+            for (int c = 0; c < C; ++c) dx[c] += d * f[c];
+          }
   return dinp;
 }
 
-template <class T>
-std::vector<T> backward_weight(const std::vector<T>& dout, const std::vector<T>& inp,
-                               const ConvShape& o) {
-  std::vector<T> dweight(size_t(o.weight_count()));
-  each_range(o.K, k_block, [&](Range k) {
-    each_row(o, k, {0, o.C / o.groups}, [&](size_t at, size_t from_inp, size_t from_weight, int n) {
-      const T d = dout[at], *x = &inp[from_inp];
-      T* dw = &dweight[from_weight];
-#pragma omp simd
-      for (int c = 0; c < n; ++c) dw[c] += d * x[c];
-    });
-  });
+Values backward_weight(const Values& dout, const Values& inp, const ConvShape& o) {
+  Values dweight(size_t(o.weight_count()));
+  const int P = o.P(), Q = o.Q(), C = o.C / o.groups;
+#pragma omp parallel for
+  for (int k = 0; k < o.K; ++k)
+    for (int r = 0; r < o.R; ++r)
+      for (int s = 0; s < o.S; ++s)
+        for (int n = 0; n < o.N; ++n)
+          for (int p = 0; p < P; ++p)
+            for (int q = 0; q < Q; ++q) {
+              const int h = p * o.stride - o.padding + r, w = q * o.stride - o.padding + s;
+              if (h < 0 || h >= o.H || w < 0 || w >= o.W) continue;
+              const double d = dout[((size_t(n) * P + p) * Q + q) * o.K + k];
+              const double* x = &inp[((size_t(n) * o.H + h) * o.W + w) * o.C + first(k, o)];
+              double* df = &dweight[((size_t(k) * o.R + r) * o.S + s) * C];
+              for (int c = 0; c < C; ++c) df[c] += d * x[c];
+            }
   return dweight;
 }
 
-std::vector<float> squared(const Values& values) {
-  std::vector<float> squares;
-  squares.reserve(values.size());
-  for (const double v : values) squares.push_back(float(v * v));
-  return squares;
+Values squared(Values values) {
+  for (double& v : values) v *= v;
+  return values;
 }
 
 // A sum of n products, each product and each partial sum rounded to fp32. The order in which a
 // device adds is unknown; the mean over all orders of the sum of the squared partial sums is
 //   (n + 1) (squares / 6 + sum^2 / 3),   squares = the sum of the squared products.
 // A single order may be far from it if the sum is small: hence 1/2 instead of 1/6, its value when
-// the sum is unknown. fp32 is precise enough for squares.
+// the sum is unknown.
 Tracked sum_of_products(double sum, double squares, double n, DType dtype) {
   constexpr double r = Tracked::rounding;
   return on_tensor_cores({sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))}, n,
                          dtype);
 }
 
-// The number of taps that reach each pixel of out and of inp.
-struct Reach {
-  std::vector<int> out, inp;
-};
-
-Reach reach(const ConvShape& o) {
-  Reach taps{std::vector<int>(size_t(o.N) * o.P() * o.Q()),
-             std::vector<int>(size_t(o.N) * o.H * o.W)};
-  for (int r = 0; r < o.R; ++r)
-    for (int s = 0; s < o.S; ++s)
-      for (const PixelPair& pixel : pixel_pairs(r, s, o))
-        ++taps.out[pixel.out], ++taps.inp[pixel.inp];
-  return taps;
+// How many taps of the filter meet a pixel: the same convolution of ones, with a single channel.
+ConvShape one_channel(ConvShape o) {
+  o.C = o.K = o.groups = 1;
+  return o;
 }
+Values ones(double count) { return Values(size_t(count), 1); }
 
 Tensor conv_forward(const Values& inp, const Values& weight, const ConvShape& o,
                     DType dtype = DType::fp32) {
   const Values sum = forward(inp, weight, o);
-  const std::vector<float> squares = forward(squared(inp), squared(weight), o);
-  const std::vector<int> taps = reach(o).out;
+  const Values squares = forward(squared(inp), squared(weight), o);
+  const ConvShape one = one_channel(o);
+  const Values taps = forward(ones(one.inp_count()), ones(one.weight_count()), one);
   Tensor out(sum.size());
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = sum_of_products(sum[i], squares[i], double(taps[i / o.K]) * (o.C / o.groups), dtype);
+    out[i] = sum_of_products(sum[i], squares[i], taps[i / o.K] * (o.C / o.groups), dtype);
   return out;
 }
 
@@ -172,14 +116,15 @@ Tensor conv_forward(const Values& inp, const Values& weight, const ConvShape& o,
 Tensor conv_backward_input(const Values& dout, const Values& weight, const Values& add,
                            const ConvShape& o, DType dtype = DType::fp32) {
   const Values sum = backward_input(dout, weight, o);
-  const std::vector<float> squares = backward_input(squared(dout), squared(weight), o);
-  const std::vector<int> taps = reach(o).inp;
+  const Values squares = backward_input(squared(dout), squared(weight), o);
+  const ConvShape one = one_channel(o);
+  const Values taps = backward_input(ones(one.out_count()), ones(one.weight_count()), one);
   Tensor dinp(sum.size());
   for (size_t i = 0; i < dinp.size(); ++i) {
     // One more term, anywhere in the order.
     const double more = add.empty() ? 0 : add[i];
     dinp[i] = sum_of_products(sum[i] + more, squares[i] + more * more,
-                              double(taps[i / o.C]) * (o.K / o.groups) + !add.empty(), dtype);
+                              taps[i / o.C] * (o.K / o.groups) + !add.empty(), dtype);
   }
   return dinp;
 }
@@ -187,14 +132,13 @@ Tensor conv_backward_input(const Values& dout, const Values& weight, const Value
 Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvShape& o,
                             DType dtype = DType::fp32) {
   const Values sum = backward_weight(dout, inp, o);
-  const std::vector<float> squares = backward_weight(squared(dout), squared(inp), o);
-  Values pixels;  // by tap
-  for (int r = 0; r < o.R; ++r)
-    for (int s = 0; s < o.S; ++s) pixels.push_back(double(pixel_pairs(r, s, o).size()));
+  const Values squares = backward_weight(squared(dout), squared(inp), o);
+  const ConvShape one = one_channel(o);
+  const Values taps = backward_weight(ones(one.out_count()), ones(one.inp_count()), one);
   Tensor dweight(sum.size());
-  const size_t C = size_t(o.C / o.groups);
   for (size_t i = 0; i < dweight.size(); ++i)
-    dweight[i] = sum_of_products(sum[i], squares[i], pixels[i / C % pixels.size()], dtype);
+    dweight[i] =
+        sum_of_products(sum[i], squares[i], taps[i / (o.C / o.groups) % taps.size()], dtype);
   return dweight;
 }
 
@@ -243,8 +187,6 @@ TEST(Oracle, Convolution) {
            weight = random.normal(size_t(s.weight_count()));
     const Values add = random.normal(inp.size()), dout = random.normal(size_t(s.out_count()));
     const auto values = [&] { return conv_forward(inp, weight, s); };
-    const Values plain = convolution(inp, weight, s);
-    EXPECT_TRUE(compare(values_of(values()), plain, Values(plain.size(), 1e-12)).ok());
     const auto loss = [&] { return dot(dout, values()) + dot(add, exactly(inp)); };
     check_gradient("inp", inp, conv_backward_input(dout, weight, add, s), loss);
     check_gradient("weight", weight, conv_backward_weight(dout, inp, s), loss);

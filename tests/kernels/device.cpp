@@ -33,15 +33,18 @@ Device cpu(const char* name, std::vector<DType> dtypes,
 std::vector<Device> gpu_devices() {
   std::vector<Device> devices;
 #ifdef BAREVISION_SIMT
-  Device simt = simt_gpu::gpu_device();
-  // The random order comes last: all that runs between tests uses it.
-  simt.variants = {{"threads forwards: ", [] { simt::order = simt::Order::forward; }},
-                   {"threads backwards: ", [] { simt::order = simt::Order::reverse; }},
-                   {"threads in random order: ", [] { simt::order = simt::Order::random; }}};
-  devices.push_back(std::move(simt));
+  for (const KernelSet set : {KernelSet::fast, KernelSet::plain}) {
+    Device simt = simt_gpu::gpu_device(set);
+    // The random order comes last: all that runs between tests uses it.
+    simt.variants = {{"threads forwards: ", [] { simt::order = simt::Order::forward; }},
+                     {"threads backwards: ", [] { simt::order = simt::Order::reverse; }},
+                     {"threads in random order: ", [] { simt::order = simt::Order::random; }}};
+    devices.push_back(std::move(simt));
+  }
 #endif
 #ifdef BAREVISION_CUDA
-  devices.push_back(cuda_gpu::gpu_device());
+  for (const KernelSet set : {KernelSet::fast, KernelSet::plain})
+    devices.push_back(cuda_gpu::gpu_device(set));
 #endif
   return devices;
 }

@@ -22,6 +22,7 @@ struct Device {
   std::function<void(void* device, const void* host, size_t bytes)> upload;
   std::function<void(void* host, const void* device, size_t bytes)> download;
   bool host_threads = false;  // whether its kernels run on OpenMP's threads
+  bool plain = false;         // its kernels have none of the fast ones' limits
   // A setting that may change between runs without changing a bit of any result; set() applies it.
   struct Variant {
     std::string name;

@@ -115,8 +115,9 @@ std::vector<KernelCase>& registered_cases() {
   return cases;
 }
 
-// BAREVISION_TEST_ALL: also the large sweep, and large shapes in the cpu's bf16, which loads,
-// stores and multiplies as it does in small ones. BAREVISION_TEST_SMALL: small shapes only.
+// BAREVISION_TEST_ALL: also the large sweep, large shapes by the plain kernels, which are slow, and
+// in the cpu's bf16, which loads, stores and multiplies as it does in small ones.
+// BAREVISION_TEST_SMALL: small shapes only.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
              small_only = std::getenv("BAREVISION_TEST_SMALL");
@@ -125,9 +126,9 @@ bool add_cases(KernelCases cases) {
                             cases.begin() + ptrdiff_t(cases.usual()));
   for (const Device& device : devices_to_test())
     for (const KernelCase& c : cases) {
-      const bool small = work_of(c.name) <= 1 << 16;
+      const bool small = work_of(c.name) <= (device.plain ? 1 << 14 : 1 << 16);
       if (!device.unavailable.empty() || (c.cpu_only && !device.host_threads) ||
-          (small_only && !small))
+          ((small_only || (device.plain && !all)) && !small))
         continue;
       for (const DType dtype : device.dtypes)
         if (dtype == DType::fp32 || !device.host_threads || all || small)

@@ -83,7 +83,9 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
         op.dtype = dtype, must_refuse(device.dtypes.size() > 1 ? "" : "dtype");
   for (const Refusal<Op>& refusal : refusals<Op>()) {
     const auto elsewhere = device.host_threads ? Refusal<Op>::gpu : Refusal<Op>::cpu;
-    if (refusal.where != elsewhere) refusal.spoil(op), must_refuse(refusal.named);
+    const bool limit_of_fast_ones = refusal.where == Refusal<Op>::gpu && device.plain;
+    if (refusal.where != elsewhere && !limit_of_fast_ones)
+      refusal.spoil(op), must_refuse(refusal.named);
   }
   // Every pointer that the operation holds is described. Padding may hold an old pointer.
   __builtin_clear_padding(&op);

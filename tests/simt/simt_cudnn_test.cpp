@@ -14,7 +14,7 @@ namespace {
 Device cudnn_on_simt() {
   for (Device& device : devices_to_test())
     if (device.name == "simt") {
-      device.make_kernels = [] { return simt_gpu::make_cuda_kernels(nullptr, true); };
+      device.make_kernels = [] { return simt_gpu::make_cuda_kernels(nullptr, KernelSet::cudnn); };
       return device;
     }
   return {};

@@ -1,7 +1,7 @@
 // The table by which weight gradients of linear layers are computed: chips and shapes.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/linear_choice.h"
+#include "kernels/gemm/linear_choice.h"
 
 namespace bv::simt_gpu {
 namespace {

@@ -51,7 +51,8 @@ struct Case {
   Model model = Model::vit;
   DType dtype = DType::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  bool graphs = true, recompute = false, cudnn = false;
+  bool graphs = true, recompute = false;
+  KernelSet kernels = KernelSet::fast;
   GraphOptions rates = {};
   bool mixing = false, distilled = false;
 };
@@ -62,7 +63,7 @@ class Rig {
  public:
   explicit Rig(const Case& c)
       : backend(make_backend(c.device,
-                             {.index = 0, .threads = 2, .graphs = c.graphs, .cudnn = c.cudnn})),
+                             {.index = 0, .threads = 2, .graphs = c.graphs, .kernels = c.kernels})),
         graph(small_model(c.model, c.dtype, c.rates, c.distilled)),
         trainer(*backend, nullptr, graph,
                 [&] {
@@ -260,7 +261,7 @@ TEST(TrainingOnSimt, WithCudnnsConvolutionsAsWithOurs) {
   for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
     Case c{.model = Model::resnet, .dtype = dtype};
     const Outcome ours = run(c, 4);
-    c.cudnn = true;
+    c.kernels = KernelSet::cudnn;
     const Outcome theirs = run(c, 4);
     const double tolerance = dtype == DType::fp32 ? 1e-4 : dtype == DType::fp16 ? 0.02 : 0.1;
     for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(theirs.losses[i], ours.losses[i], tolerance) << i;
