@@ -10,6 +10,7 @@
 
 namespace bv {
 
+// With the program's name as it was called.
 std::string error_line(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e) || dynamic_cast<const std::length_error*>(&e))
     return "out of memory; try a smaller --batch, --cache-mb or --workers, or fewer processes (-n)";
@@ -17,7 +18,7 @@ std::string error_line(const std::exception& e) {
     const std::string path = printable(file->path1().string(), std::string::npos);
     return (path.empty() ? "a file or folder can't be used" : path) + ": " + file->code().message();
   }
-  return printable(e.what(), std::string::npos);
+  return as_called(printable(e.what(), std::string::npos));
 }
 
 void print_error_line(const std::string& line) {

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <utility>
 
@@ -156,6 +158,35 @@ std::string wrap(std::string_view text, size_t first_column, size_t indent, size
     column += word.size();
   }
   return result;
+}
+
+std::string own_command() {
+  const char* command = std::getenv("BAREVISION_COMMAND");  // by the script `launcher`
+  if (command && *command) return shell_word(command);
+  std::error_code error;
+  const bool installed =
+      std::filesystem::read_symlink("/proc/self/exe", error).filename() == "barevision";
+  return installed ? "barevision" : "./launcher";
+}
+
+std::string as_called(std::string text) {
+  constexpr std::string_view written = "./launcher";
+  const std::string command = own_command();
+  for (size_t at = 0; (at = text.find(written, at)) != text.npos;) {
+    const bool path = at > 0 && (text[at - 1] == '.' || text[at - 1] == '/');  // ../launcher
+    if (!path) text.replace(at, written.size(), command);
+    at += path ? written.size() : command.size();
+  }
+  return text;
+}
+
+std::string shell_word(const std::string& word) {
+  constexpr const char* plain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
 }
 
 }  // namespace bv

@@ -35,4 +35,11 @@ std::string printable(std::string_view text, size_t max_length = 120);
 // `text` wrapped to `width` columns, all lines but the first indented.
 std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width);
 
+// How the user started this program: ./launcher, or barevision where it is installed.
+std::string own_command();
+// A text of this program, which names it ./launcher, with own_command() instead.
+std::string as_called(std::string text);
+// A word to paste into a shell, quoted where it must be.
+std::string shell_word(const std::string&);
+
 }  // namespace bv

@@ -106,8 +106,8 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
   const std::string contents = contents_of(folder.place(), archive.url);
   folder.finish();
   std::filesystem::remove(archive.path);
-  std::printf("%s: %s\ntrain on it: ./launcher MODEL --data %s\n", dir.c_str(), contents.c_str(),
-              dir.c_str());
+  std::printf("%s: %s\ntrain on it: %s MODEL --data %s\n", dir.c_str(), contents.c_str(),
+              own_command().c_str(), dir.c_str());
   return 0;
 }
 

@@ -28,10 +28,9 @@ std::string list_of_recipes() {
   for (const std::string& name : known_recipes())
     text += listed(name, load_recipe(name).description, width, column);
   return text +
-         wrap(
-             "./launcher recipes NAME says where each value is from, ./launcher --recipe NAME "
-             "--data PATH trains",
-             0, 0, width) +
+         wrap(as_called("./launcher recipes NAME says where each value is from, "
+                        "./launcher --recipe NAME --data PATH trains"),
+              0, 0, width) +
          "\n";
 }
 

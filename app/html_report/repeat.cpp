@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "base/text.h"
-#include "engine/console/report.h"
 #include "engine/options/config.h"
 
 namespace bv {
@@ -34,7 +33,7 @@ std::string repeat_command(const Options& options, const ModelConfig& model, Dat
   if (chosen.std == model.std) chosen.std.reset();
   const Options defaults = resolve_options(sizes, model, kind),
                 plain = resolve_options({}, model, kind);
-  std::vector<std::string> words = {"./launcher", "train", model.name};
+  std::vector<std::string> words = {own_command(), "train", model.name};
   if (options.nproc.value_or(1) > 1)
     words.insert(words.begin() + 2, {"-n", std::to_string(*options.nproc)});
   for (const OptionGroup& group : option_groups())

@@ -38,7 +38,7 @@ class Spread final : public Dataset {
 }  // namespace
 
 std::string line_of(const Finding& f) {
-  return "warning: " + f.what + ": " + f.why + "; " + f.advice;
+  return as_called("warning: " + f.what + ": " + f.why + "; " + f.advice);
 }
 
 Sample sample_images(const Setup& s, int threads) try {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <span>
 #include <utility>
 
@@ -47,16 +45,6 @@ std::string first_names(std::span<const std::string> names) {
   return join(names.first(std::min(max, names.size())), ", ") + (names.size() > max ? ", ..." : "");
 }
 
-// How the user started this program.
-std::string own_command() {
-  const char* command = std::getenv("BAREVISION_COMMAND");  // by the script `launcher`
-  if (command && *command) return shell_word(command);
-  std::error_code error;
-  const bool installed =
-      std::filesystem::read_symlink("/proc/self/exe", error).filename() == "barevision";
-  return installed ? "barevision" : "./launcher";
-}
-
 // " in 4 micro-batches of 8", unless the pipeline's line says so
 std::string in_micro_batches(const Setup& s) {
   const Pipeline& p = s.pipeline;
@@ -73,15 +61,6 @@ std::string gradients(const Setup& s, const RunHead& head) {
 }
 
 }  // namespace
-
-std::string shell_word(const std::string& word) {
-  constexpr const char* plain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
-  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
 
 std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
   const Options& o = s.options;

@@ -8,9 +8,6 @@
 
 namespace bv {
 
-// A word to paste into a shell, quoted where it must be.
-std::string shell_word(const std::string&);
-
 struct RunHead {
   std::string device;
   size_t peak_bytes;        // per process

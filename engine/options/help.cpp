@@ -62,6 +62,11 @@ default below. An option that is given twice has its last value. Sections up to 
 options of training; each command's own follow.
 )";
 
+// Wrapped, with the program's name as it was called.
+std::string fitted(std::string_view text, size_t first_column, size_t indent, size_t width) {
+  return wrap(as_called(std::string(text)), first_column, indent, width);
+}
+
 bool is_basic(const OptionRow& row) { return std::ranges::count(basic, row.name) > 0; }
 
 bool is_of_group(const OptionRow& row, const OptionGroup& group) {
@@ -100,7 +105,7 @@ std::string common_lines(const Command& command, const HelpView& view) {
 }
 
 std::string paragraph(std::string_view text, const HelpView& view) {
-  return "\n" + wrap(text, 0, 0, view.width) + "\n";
+  return "\n" + fitted(text, 0, 0, view.width) + "\n";
 }
 
 // hides: the text lacks some of the command's options.
@@ -119,7 +124,7 @@ std::string usage_lines(size_t width) {
   std::string text;
   for (const auto& [line, what] : usage)
     text += (text.empty() ? "usage: " : "       ") +
-            wrap(std::string(line) + std::string(what), 7, 9, width) + "\n";
+            fitted(std::string(line) + std::string(what), 7, 9, width) + "\n";
   return text;
 }
 
@@ -141,8 +146,8 @@ std::string training_help(const Command& command, std::span<const Command> all,
                           const HelpView& view) {
   std::string text = models_and_commands(all, view.width) + "\nExamples:\n";
   for (const Example& example : example_lines) {
-    const std::string line = wrap(example.command, 2, 6, view.width - 2);
-    text += "  # " + wrap(example.what, 4, 4, view.width) + "\n  " +
+    const std::string line = fitted(example.command, 2, 6, view.width - 2);
+    text += "  # " + fitted(example.what, 4, 4, view.width) + "\n  " +
             join(split(line, '\n'), " \\\n") + "\n";
   }
   text += groups_of(command, view) + common_lines(command, view);
@@ -213,7 +218,7 @@ std::string listed(std::string_view name, std::string_view text, size_t width, s
     line += '\n' + std::string(column, ' ');
   else
     line.resize(column, ' ');
-  return line + wrap(text, column, column, width) + '\n';
+  return line + fitted(text, column, column, width) + '\n';
 }
 
 std::vector<std::string> whole_groups(const Command& command) {
@@ -225,30 +230,30 @@ std::vector<std::string> whole_groups(const Command& command) {
 }
 
 std::string usage_text() {
-  return usage_lines(text_width()) +
-         "try:   ./launcher vit_tiny\n"
-         "help:  ./launcher --help, ./launcher help\n";
+  return usage_lines(text_width()) + as_called(
+                                         "try:   ./launcher vit_tiny\n"
+                                         "help:  ./launcher --help, ./launcher help\n");
 }
 
 std::string list_text(std::span<const Command> all, size_t width) {
   return models_and_commands(all, width) + "\n" +
-         wrap("More: ./launcher help COMMAND; ./launcher --help for the options of training", 0, 6,
-              width) +
+         fitted("More: ./launcher help COMMAND; ./launcher --help for the options of training", 0,
+                6, width) +
          "\n";
 }
 
 std::string list_text(std::span<const Command> all, std::string_view first, size_t width) {
   const std::string word(first);
-  return wrap("usage: ./launcher " + word + " COMMAND ...", 0, 9, width) + "\n" +
+  return fitted("usage: ./launcher " + word + " COMMAND ...", 0, 9, width) + "\n" +
          commands_of(all, word + " ", width) + "\n" +
-         wrap("More: ./launcher help " + word + " COMMAND", 0, 6, width) + "\n";
+         fitted("More: ./launcher help " + word + " COMMAND", 0, 6, width) + "\n";
 }
 
 std::string help_text(const Command& command, std::span<const Command> all, const HelpView& view) {
   if (command.name == "train") return training_help(command, all, view);
   const std::vector<const OptionRow*> rows = command.rows();
   const std::vector<std::string> titles = whole_groups(command);
-  std::string text = wrap("usage: ./launcher " + usage_of(command), 0, 9, view.width) + "\n" +
+  std::string text = fitted("usage: ./launcher " + usage_of(command), 0, 9, view.width) + "\n" +
                      paragraph(command.summary, view);
   std::string own, of_training;
   bool hides = !titles.empty() && !view.all;

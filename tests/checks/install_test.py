@@ -32,7 +32,7 @@ class Install(unittest.TestCase):
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
-    def program(self, prefix, *words):
+    def program(self, prefix, *words, code=0):
         """The output of the installed program, started elsewhere and, if this is root, as nobody."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
         user = []
@@ -40,7 +40,7 @@ class Install(unittest.TestCase):
             user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         done = subprocess.run([*user, os.path.join(prefix, "bin", "barevision"), *words],
                               cwd="/", env=environment, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
     def test_runs_elsewhere_and_leaves_nothing(self):
@@ -71,6 +71,29 @@ class Install(unittest.TestCase):
                             "--out", os.path.join(out, "first"))
         self.assertIn(f"barevision --resume {out}/first", text)
         self.assertNotIn("./launcher", text)
+
+    def test_help_and_errors_have_the_installed_name(self):
+        self.call(build, self.stage)
+        for words, code, part in (
+                (["--help"], 0, "usage: barevision [-n N] MODEL"),
+                (["--help-all"], 0, "barevision recipes lists them"),
+                (["help"], 0, "More: barevision help COMMAND"),
+                (["help", "--man"], 0, ".B barevision\n"),
+                (["eval", "--help"], 0, "usage: barevision eval"),
+                (["recipes"], 0, "barevision --recipe NAME"),
+                ([], 2, "try:   barevision vit_tiny"),
+                (["nosuch"], 2, "; barevision help lists all"),
+                (["vit_tiny", "--nosuch"], 2, "; barevision --help lists all"),
+                (["completion", "bash"], 0, "\ncomplete -F _barevision barevision\n"),
+                (["completion", "zsh"], 0, "#compdef barevision\n"),
+                (["completion", "fish"], 0, "\ncomplete -c barevision -f\n")):
+            text = self.program(self.stage, *words, code=code)
+            self.assertIn(part, text)
+            self.assertNotIn("launcher", text.replace("the launcher", ""), words)
+        for path in ("bash-completion/completions/barevision", "zsh/site-functions/_barevision",
+                     "fish/vendor_completions.d/barevision.fish", "man/man1/barevision.1"):
+            with open(os.path.join(self.stage, "share", path)) as file:
+                self.assertNotIn("./launcher", file.read(), path)
 
     def test_what_was_there_stays(self):
         for path in ("bin/other", "share/man/man1/other.1"):

@@ -41,7 +41,6 @@ constexpr std::string_view end = R"(  if [[ $word == -* ]]; then words=$options 
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
   fi
 }
-complete -F _barevision launcher barevision
 )";
 
 std::string in_bash(const Offer& offer) {
@@ -121,7 +120,7 @@ int print_completion(const CommandLine& line, const std::vector<std::string>&) {
   const std::string script = shell == Shell::zsh    ? zsh_completion()
                              : shell == Shell::fish ? fish_completion()
                                                     : bash_completion();
-  std::fputs(script.c_str(), stdout);
+  std::fputs(as_called(script).c_str(), stdout);
   return 0;
 }
 
@@ -137,7 +136,8 @@ std::string bash_completion() {
   }
   return std::string(begin) + "  case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n" + patterns +
          "  esac\n  case $command in\n" + contents + "  esac\n  case \"$command $before\" in\n" +
-         value_branches() + "  esac\n" + beginnings() + std::string(end);
+         value_branches() + "  esac\n" + beginnings() + std::string(end) +
+         "complete -F _barevision " + completed_name() + "\n";
 }
 
 Offer offer_of(const OptionRow& row) {
@@ -195,6 +195,10 @@ std::vector<Family> command_families() {
     list.back().seconds.push_back({both[1], brief(command.summary)});
   }
   return list;
+}
+
+std::string completed_name() {
+  return own_command().ends_with("barevision") ? "barevision" : "launcher";
 }
 
 std::string quoted(std::string_view text, std::string_view quote) {

@@ -35,6 +35,9 @@ struct Family {
 };
 std::vector<Family> command_families();
 
+// The word that shells complete after: the name of the script, or of the installed program.
+std::string completed_name();
+
 // `text` between single quotes, with `quote` for each single quote in it.
 std::string quoted(std::string_view text, std::string_view quote);
 

@@ -37,8 +37,9 @@ function __barevision_without
     end
     return 0
 end
-complete -c launcher -c barevision -f
 )";
+
+std::string complete() { return "complete -c " + completed_name(); }
 
 std::string in_quotes(std::string_view text) {
   return quoted(join(split(text, '\\'), "\\\\"), "\\'");
@@ -59,7 +60,7 @@ std::string offered(const Offer& offer) {
 }
 
 std::string line(const std::string& condition, const std::string& rest, std::string_view help) {
-  return "complete -c launcher -c barevision -n " + in_quotes(condition) + rest +
+  return complete() + " -n " + in_quotes(condition) + rest +
          (help.empty() ? "" : " -d " + in_quotes(help)) + "\n";
 }
 
@@ -105,7 +106,7 @@ std::string fish_completion() {
       text += "        case " + std::string(command.name) + "\n            echo $words[2]\n";
   for (const Family& family : command_families())
     text += "        case " + family.first + "\n            echo \"$words[2..3]\"\n";
-  text += end;
+  text += std::string(end) + complete() + " -f\n";
   for (const FirstWord& first : first_words())
     text += line("__barevision_after", " -a " + first.word, first.help);
   for (const Family& family : command_families())
@@ -122,9 +123,8 @@ std::string fish_completion() {
     }));
   text += line("__barevision_in" + takers_of([](const Command& c) { return c.trains(); }),
                " -l config -r -F", "options from a file in the format of config.json");
-  return text +
-         "complete -c launcher -c barevision -s h -l help -d 'print the help'\n"
-         "complete -c launcher -c barevision -l help-all -d 'print the help of all options'\n";
+  return text + complete() + " -s h -l help -d 'print the help'\n" + complete() +
+         " -l help-all -d 'print the help of all options'\n";
 }
 
 }  // namespace bv

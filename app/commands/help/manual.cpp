@@ -110,7 +110,8 @@ std::string manual_page(std::span<const Command> all) {
             line(example.command) + ".RE\n.fi\n";
     between = ".PP\n";
   }
-  return text + ".SH SEE ALSO\nThe pages in docs/, of which docs/options.md has these options.\n";
+  text += ".SH SEE ALSO\nThe pages in docs/, of which docs/options.md has these options.\n";
+  return as_called(text);
 }
 
 }  // namespace bv

@@ -8,7 +8,7 @@ namespace bv {
 namespace {
 
 constexpr std::string_view begin =
-    R"(#compdef launcher barevision
+    R"(
 # Completes ./launcher in zsh, after compinit:  source <(./launcher completion zsh)
 _barevision() {
   local curcontext=$curcontext state state_descr line
@@ -26,9 +26,7 @@ constexpr std::string_view end = R"(  words=("$words[1]" "${(@)words[2 + count, 
 if [[ $funcstack[1] == _barevision ]]; then
   _barevision "$@"
 else
-  compdef _barevision launcher barevision
-fi
-)";
+  compdef _barevision )";
 
 std::string in_quotes(const std::string& text) { return quoted(text, R"('\'')"); }
 
@@ -97,7 +95,7 @@ std::string specs_of(const Command& command) {
 }  // namespace
 
 std::string zsh_completion() {
-  std::string text(begin);
+  std::string text = "#compdef " + completed_name() + std::string(begin);
   text += "  if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then\n    " + array(first_words()) +
           "\n    _describe -t commands 'model or command' names\n    return\n  fi\n";
   for (const Family& family : command_families())
@@ -115,7 +113,7 @@ std::string zsh_completion() {
   text += "  )\n  case $command in\n";
   for (const Command& command : commands())
     text += "  '" + std::string(command.name) + "')\n" + specs_of(command) + "  ;;\n";
-  return text + "  esac\n" + std::string(end);
+  return text + "  esac\n" + std::string(end) + completed_name() + "\nfi\n";
 }
 
 }  // namespace bv

@@ -26,6 +26,14 @@ bool there_is(const std::string& program) {
   return std::system(("command -v " + program + " >/dev/null").c_str()) == 0;
 }
 
+TEST(OwnCommand, StandsForTheNameInTexts) {
+  EXPECT_EQ(as_called("try ./launcher help"), "try ./launcher help");
+  setenv("BAREVISION_COMMAND", "/my tools/launcher", 1);
+  EXPECT_EQ(as_called("./launcher x; ../launcher, a/./launcher: (./launcher)"),
+            "'/my tools/launcher' x; ../launcher, a/./launcher: ('/my tools/launcher')");
+  unsetenv("BAREVISION_COMMAND");
+}
+
 using Help = ProgramTest;
 
 TEST_F(Help, ListsModelsAndCommandsOrShowsOne) {
