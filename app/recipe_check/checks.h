@@ -8,6 +8,7 @@ using Findings = std::vector<Finding>;
 
 // steps.cpp
 void check_updates(const Setup&, Findings&);    // too few
+void check_left_out(const Setup&, Findings&);   // images that no full batch takes
 void check_remainder(const Setup&, Findings&);  // batches that --accumulate leaves over
 void check_zero_rate(const Setup&, Findings&);  // nothing is learned
 void check_rate(const Setup&, Findings&);       // beyond the linear rule

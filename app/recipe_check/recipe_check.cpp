@@ -57,6 +57,7 @@ std::vector<Finding> lint(const Setup& s, const Sample& sample) {
   if (real) {
     check_files(s, findings);
     check_updates(s, findings);
+    check_left_out(s, findings);
     check_remainder(s, findings);
     check_rate(s, findings);
     check_normalising(s, sample, findings);

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t few_updates = 4, few_updates_in_all = 100;
 constexpr double much_left_over = 0.25;  // of an epoch
+constexpr double many_left_out = 0.1;    // of the images
 constexpr double beyond_linear = 4;
 
 int64_t batches_of(const Setup& s) {
@@ -54,6 +55,24 @@ void check_remainder(const Setup& s, Findings& findings) {
                               ", the others " + std::to_string(group),
                       .why = std::to_string(batches) + " batches are not divisible by --accumulate",
                       .advice = "use --accumulate " + std::to_string(fits)});
+}
+
+// An epoch has full batches only: of few images, many sit out.
+void check_left_out(const Setup& s, Findings& findings) {
+  const int64_t images = s.data.train->size();
+  const auto left = [&](int64_t batch) {
+    return images - batch * training_batches(s.data.kind, images, batch);
+  };
+  const int batch = *s.options.batch, step = std::max(1, s.replicas) * 2;  // mixing takes pairs
+  if (double(left(batch)) <= many_left_out * double(images)) return;
+  int fits = batch;
+  for (int fewer = batch / step * step; 2 * fewer >= batch && fewer > 0; fewer -= step)
+    if (left(fewer) < left(fits)) fits = fewer;
+  findings.push_back(
+      {.what = std::to_string(left(batch)) + " of " + counted(images, "image") +
+               " sit out each epoch, others each time",
+       .why = "batches of " + std::to_string(batch) + " are full ones",
+       .advice = fits == batch ? "use a smaller --batch" : "use --batch " + std::to_string(fits)});
 }
 
 // A run that learns nothing, on any data.

@@ -100,7 +100,7 @@ TEST(Lint, TooFewUpdates) {
   expect_line(
       with(vit, {"--epochs", "40"}),
       "warning: only 80 updates (2 per epoch): too few to train well; use a smaller --batch",
-      {.train = 160});
+      {.train = 128});
   expect_line(with(vit, {"--epochs", "2"}),
               "warning: only 90 updates (45 per epoch): too few to train well; use a smaller "
               "--batch or more --epochs");
@@ -109,6 +109,15 @@ TEST(Lint, TooFewUpdates) {
   expect_none(with(vit, {"--accumulate", "9", "--epochs", "20"}));
   expect_none(with(vit, {"--steps", "5"}));  // a trial
   expect_none(vit, {DataKind::builtin, 100, 64});
+}
+
+TEST(Lint, ImagesThatSitOut) {
+  const Words lines = lines_of(vit, {.train = 100});
+  ASSERT_EQ(lines.size(), 2u);  // such epochs have few updates, too
+  EXPECT_EQ(lines[1],
+            "warning: 36 of 100 images sit out each epoch, others each time: batches of 64 are "
+            "full ones; use --batch 50");
+  expect_none(vit, {.train = 4 * 64 + 28});  // a tenth
 }
 
 TEST(Lint, BatchesThatAccumulationLeavesOver) {
