@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/json.h"
+
 namespace bv::bench {
 namespace {
 
@@ -96,23 +98,20 @@ void Bench::print_totals() const {
 }
 
 std::string Bench::json() const {
-  std::string list;
-  for (const Result& r : results_) {
-    char line[400];
-    std::snprintf(line, sizeof line,
-                  "%s\n {\"operation\": \"%s\", \"shape\": \"%s\", \"per_step\": %d, \"us\": %.3f, "
-                  "\"bytes\": %.0f, \"flops\": %.0f, \"bound\": %.4f}",
-                  list.empty() ? "" : ",", r.operation.c_str(), r.shape.c_str(), r.per_step,
-                  1e6 * r.seconds, r.cost.bytes, r.cost.flops, shares(r, ceilings_).bound);
-    list += line;
-  }
-  char head[300];
-  std::snprintf(head, sizeof head,
-                "{\"copy_bytes_per_second\": %.4g, \"product_flops_per_second\": %.4g, "
-                "\"product\": \"%s\", \"operations\": [",
-                ceilings_.copy_bytes_per_second, ceilings_.product_flops_per_second,
-                ceilings_.product.c_str());
-  return head + list + "]}\n";
+  Json rows = Json::array();
+  for (const Result& r : results_)
+    rows.push_back({{"operation", r.operation},
+                    {"shape", r.shape},
+                    {"per_step", r.per_step},
+                    {"us", 1e6 * r.seconds},
+                    {"bytes", r.cost.bytes},
+                    {"flops", r.cost.flops},
+                    {"bound", shares(r, ceilings_).bound}});
+  return to_line({{"copy_bytes_per_second", ceilings_.copy_bytes_per_second},
+                  {"product_flops_per_second", ceilings_.product_flops_per_second},
+                  {"product", ceilings_.product},
+                  {"operations", rows}}) +
+         "\n";
 }
 
 }  // namespace bv::bench

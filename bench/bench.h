@@ -40,7 +40,7 @@ class Bench {
 
   void print_head() const;
   void print_totals() const;
-  // [{"operation": ..., "shape": ..., "us": ..., ...}, ...]
+  // {..., "operations": [{"operation": ..., "shape": ..., "us": ..., ...}, ...]}
   std::string json() const;
 
  private:

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/stop_signals.h"
 #include "data/dataset.h"
 #include "data/image/resize.h"
@@ -69,8 +70,9 @@ int run(const std::string& folder, int size, double seconds) {
   loader.start(0, 0);
   loader.next();
   const double training = options.local_batch * rate(seconds, [&](int64_t) { loader.next(); });
-  std::printf("{\"decode\": %.1f, \"resize\": %.1f, \"middle\": %.1f, \"crop\": %.1f}\n", decoding,
-              resizing, evaluating, training);
+  const Json rates = {
+      {"decode", decoding}, {"resize", resizing}, {"middle", evaluating}, {"crop", training}};
+  std::puts(to_line(rates).c_str());
   return 0;
 }
 

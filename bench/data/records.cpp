@@ -7,6 +7,7 @@
 #include <exception>
 #include <string>
 
+#include "base/json.h"
 #include "base/stop_signals.h"
 #include "data/dataset.h"
 #include "data/loader.h"
@@ -32,9 +33,9 @@ int run(const std::string& path, int size, int workers) {
   loader.start(0, 0);
   const int64_t batches = loader.batches_per_epoch();
   for (int64_t k = 0; k < batches; ++k) loader.next();
-  const double images = double(batches * batch);
-  std::printf("{\"open\": %.4f, \"images\": %.0f, \"load\": %.2f}\n", opened, images,
-              images / since(start));
+  const int64_t images = batches * batch;
+  const double rate = double(images) / since(start);
+  std::puts(to_line({{"open", opened}, {"images", images}, {"load", rate}}).c_str());
   return 0;
 }
 
