@@ -59,6 +59,20 @@ World read(const Family& names) {
   return world;
 }
 
+// Without the variables of the local ranks, all would wait for each other on one machine.
+void refuse_unknown_places(const World& world) {
+  const bool here =
+      world.host == "localhost" || world.host.starts_with("127.") || world.host == "::1";
+  if (world.size == 1 || here || variable(torchrun.local_size) || variable(torchrun.local_rank))
+    return;
+  throw UserError(
+      "RANK and WORLD_SIZE are set in the environment, LOCAL_RANK and LOCAL_WORLD_SIZE are not: "
+      "set "
+      "them to 0 and 1 for one process per machine (as in a PyTorchJob), or to this process's "
+      "number "
+      "on its machine and how many there are");
+}
+
 World from_torchrun() {
   World world = read(torchrun);
   world.node = variable("GROUP_RANK") ? number("GROUP_RANK", 0, world.size - 1)
@@ -78,6 +92,7 @@ World from_torchrun() {
       throw UserError("RANK and WORLD_SIZE are set in the environment, " + std::string(name) +
                       " is not: set it the same for all ranks, or give -n to start the processes "
                       "here");
+  refuse_unknown_places(world);
   world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
   // Processes restarted by torchrun must not meet leftovers of the previous attempt.
   for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})

@@ -103,6 +103,8 @@ TEST(World, NamesWhatIsMissingOrWrong) {
       {{"RANK=1"}, "RANK is set in the environment, WORLD_SIZE is no"},
       {{"WORLD_SIZE=2"}, "WORLD_SIZE is set in the environment, RANK is not"},
       {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=localhost"}, "MASTER_PORT is not"},
+      {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=job-master-0", "MASTER_PORT=23456"},  // a PyTorchJob
+       "LOCAL_RANK and LOCAL_WORLD_SIZE are not: set them to 0 and 1 for one process per machine"},
       {{"RANK=2", "WORLD_SIZE=2"}, "RANK=2" + range},
       {{"RANK=x", "WORLD_SIZE=2"}, "RANK=x" + range},
       {{"SLURM_PROCID=0", "SLURM_NTASKS=2"},  // a job script without srun
