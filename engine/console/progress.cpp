@@ -31,10 +31,13 @@ std::string progress_line(const StepRecord& now, int64_t total_steps, double sec
                           int width) {
   const auto columns = static_cast<size_t>(std::max(width, 1));
   constexpr size_t shortest = 10, longest = 30, frame = 4;  // of the bar; two spaces and brackets
+  constexpr size_t usual = std::string_view("00:00 left").size();
   std::string line = "epoch " + std::to_string(now.epoch) + "/" + std::to_string(now.epochs) +
                      "  step " + std::to_string(now.step) + "/" + std::to_string(total_steps);
   const std::string loss = "  loss " + format_number(now.mean_loss, 4);
-  const std::string left = seconds_left >= 0 ? "  " + clock_text(seconds_left) + " left" : "";
+  // Its room is kept while it is unknown or shorter, so that the bar doesn't jump.
+  std::string left = seconds_left >= 0 ? clock_text(seconds_left) + " left" : "";
+  left.insert(0, 2 + usual - std::min(usual, left.size()), ' ');
   std::string lr = "  lr " + format_number(now.lr, 3),
               rate = "  " + format_number(std::round(now.images_per_second)) + "/s";
   const auto used = [&] {

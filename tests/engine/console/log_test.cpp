@@ -221,12 +221,16 @@ TEST(ProgressLine, FitsTheTerminal) {
                        .images_per_second = 812.3};
   EXPECT_EQ(progress_line(now, 64, 42, 100),
             "epoch 1/2  step 16/64  [=======                       ]"
-            "  loss 2.346  lr 0.001  812/s  0:42 left");
+            "  loss 2.346  lr 0.001  812/s   0:42 left");
   EXPECT_EQ(progress_line(now, 64, 42, 79),
-            "epoch 1/2  step 16/64  [===           ]  loss 2.346  lr 0.001  812/s  0:42 left");
+            "epoch 1/2  step 16/64  [===          ]  loss 2.346  lr 0.001  812/s   0:42 left");
   EXPECT_EQ(progress_line(now, 64, 42, 70),
-            "epoch 1/2  step 16/64  [===            ]  loss 2.346  812/s  0:42 left");
-  EXPECT_EQ(progress_line(now, 64, 42, 48), "epoch 1/2  step 16/64  loss 2.346  0:42 left");
+            "epoch 1/2  step 16/64  [===           ]  loss 2.346  812/s   0:42 left");
+  EXPECT_EQ(progress_line(now, 64, 42, 48), "epoch 1/2  step 16/64  loss 2.346   0:42 left");
+  // The bar is as long before the time left is known.
+  const size_t bar = progress_line(now, 64, 642, 79).find(']');
+  for (const double left : {-1., 0., 42.})
+    EXPECT_EQ(progress_line(now, 64, left, 79).find(']'), bar);
   for (int width = 0; width < 140; ++width)
     EXPECT_LE(progress_line(now, 64, 42, width).size(), static_cast<size_t>(std::max(width, 1)));
   EXPECT_EQ(clock_text(42.7), "0:42");
