@@ -110,8 +110,7 @@ struct ForeignModel {
 };
 constexpr ForeignModel foreign_models[] = {
     {"vit_small", 22.1},        {"vit_base", 86.6},        {"vit_medium", 38.9},
-    {"vit_huge", 632},          {"vit_giant", 1012},       {"deit_tiny", 5.7},
-    {"deit_small", 22.1},       {"deit_base", 86.6},       {"deit3_small", 22.1},
+    {"vit_huge", 632},          {"vit_giant", 1012},       {"deit3_small", 22.1},
     {"deit3_base", 86.6},       {"deit3_large", 304},      {"beit_base", 86.5},
     {"beit_large", 304},        {"resnet18", 11.7},        {"resnet26", 16},
     {"resnet101", 44.5},        {"resnet152", 60.2},       {"resnet200", 64.7},
@@ -136,14 +135,20 @@ std::string parameters_of(const ModelConfig& model) {
   return std::regex_search(model.description, part, form) ? part[1].str() : "";
 }
 
-// Ours that are nearest in size to one of theirs, if there are two or more of its kind among those.
+// "resnet" of "resnet50"
+std::string_view kin_of(std::string_view name) {
+  return name.substr(0, name.find_first_of("_0123456789"));
+}
+
+// Ours of the same kind that are nearest in size, the nearest first and namesakes before others.
 std::string nearest_in_size(const ForeignModel& theirs) {
   const bool transformer = theirs.beginning.find("it_") != theirs.beginning.npos ||
                            theirs.beginning.starts_with("deit3") ||
                            theirs.beginning.starts_with("swin") ||
                            theirs.beginning.starts_with("mixer");
   struct Ours {
-    double millions;
+    bool other_name;
+    double distance;
     std::string text;
   };
   std::vector<Ours> ours;
@@ -152,14 +157,12 @@ std::string nearest_in_size(const ForeignModel& theirs) {
     const std::string size = parameters_of(model);
     if (size.empty() || name.ends_with("_distilled") || (model.patch_size > 0) != transformer)
       continue;
-    ours.push_back({std::stod(size), name + " (" + size + ")"});
+    ours.push_back({kin_of(name) != kin_of(theirs.beginning),
+                    std::abs(std::log(std::stod(size) / theirs.millions)),
+                    name + " (" + size + ")"});
   }
-  const auto distance = [&](const Ours& o) {
-    return std::abs(std::log(o.millions / theirs.millions));
-  };
-  std::ranges::stable_sort(ours, {}, distance);
+  std::ranges::sort(ours, {}, [](const Ours& o) { return std::pair(o.other_name, o.distance); });
   ours.resize(std::min<size_t>(ours.size(), 2));
-  std::ranges::sort(ours, {}, &Ours::millions);
   std::string text;
   for (const Ours& o : ours) text += (text.empty() ? "; nearest: " : ", ") + o.text;
   return text;
@@ -198,7 +201,7 @@ std::string advice_for_foreign_model(const std::string& name) {
   const std::vector<std::string> ours = known_models();
   if (name.size() > 100 || !std::regex_match(name, part, form)) return "";
   std::string same = part[2];
-  if (same.starts_with("deit_") && same.ends_with("_distilled")) same.replace(0, 4, "vit");
+  if (same.starts_with("deit_")) same.replace(0, 4, "vit");  // the same model
   if (std::ranges::find(ours, same) == ours.end()) return advice_for_missing_model(same);
   const ModelConfig model = load_model_config(same);
   std::string text = ": here it is " + model.name;

@@ -333,13 +333,13 @@ TEST(Config, ContradictionsAndUnknownModels) {
                         "unknown model '" + name + "'" + advice + "; there are resnet34, "));
   };
   expect_advice("vit_base_patch16_224",
-                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
+                ": not there in barevision; nearest: vit_large (304 M), vit_tiny (5.7 M)");
   expect_advice("vit_small",
                 ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
   expect_advice("resnet18",
-                ": not there in barevision; nearest: resnet34 (21.8 M), resnext50_32x4d (25.0 M)");
+                ": not there in barevision; nearest: resnet34 (21.8 M), resnet50 (25.6 M)");
   expect_advice("resnet101",
-                ": not there in barevision; nearest: resnext50_32x4d (25.0 M), resnet50 (25.6 M)");
+                ": not there in barevision; nearest: resnet50 (25.6 M), resnet34 (21.8 M)");
   expect_advice("swin_tiny_patch4_window7_224.ms_in1k",
                 ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
   expect_advice("vit_tiny_patch16_224",
@@ -356,9 +356,12 @@ TEST(Config, ContradictionsAndUnknownModels) {
                 ": here it is resnet50; its weights: --weights FILE, the model.safetensors of "
                 "huggingface.co/timm/resnet50.a1_in1k");
   expect_advice("deit_base_distilled_patch16_224",
-                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
-  expect_advice("resnet152.a1_in1k",
+                ": not there in barevision; nearest: vit_large (304 M), vit_tiny (5.7 M)");
+  expect_advice("deit_tiny", ": here it is vit_tiny");
+  expect_advice("resnext101_32x8d",
                 ": not there in barevision; nearest: resnext50_32x4d (25.0 M), resnet50 (25.6 M)");
+  expect_advice("resnet152.a1_in1k",
+                ": not there in barevision; nearest: resnet50 (25.6 M), resnet34 (21.8 M)");
   expect_advice("vit_tiny_patch16_clip_224", "");
 }
 
