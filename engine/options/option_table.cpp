@@ -62,7 +62,7 @@ constexpr OptionRow data_rows[] = {
     {"std", "R,G,B", of<&O::std>,
      "pixel values are divided by this after --mean is subtracted; default: the weights', else the "
      "model's",
-     between(1e-3, 1e3)},
+     between(1e-3, 1)},
     {"augment", "", of<&O::augment>,
      "basic: random crop and flip of training images; strong: timm's for ViTs, --train-crop "
      "random-resized --auto-augment ra --ra-ops 2 --ra-magnitude 9 --random-erase 0.25 --mixup 0.8 "

@@ -145,7 +145,7 @@ struct PlainText : ChoiceText {
       const double value = parse_number(item).value_or(0);
       return value >= 2 && value <= 255;
     };
-    if (row.name == "mean" && std::ranges::any_of(in, of_bytes))
+    if ((row.name == "mean" || row.name == "std") && std::ranges::any_of(in, of_bytes))
       refuse(range_text(row.range, false) + "; divide values of 0-255 by 255");
     for (size_t i = 0; i < n; ++i) out[i] = to_number(in[i], row.range);
   }

@@ -108,7 +108,8 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--optimizer", "admw"},
                "one of sgd, adam, adamw (did you mean adamw?)");
   expect_error({"vit_tiny", "--mean", "1,2"}, "must be 3 numbers");
-  expect_error({"vit_tiny", "--std", "0,1,1"}, "--std 0,1,1: must be at least 0.001");
+  expect_error({"vit_tiny", "--std", "0,1,1"}, "--std 0,1,1: must be at least 0.001 and at most 1");
+  expect_error({"vit_tiny", "--std", "58,57,57"}, "at most 1; divide values of 0-255 by 255");
   expect_error({"vit_tiny", "--betas", "0.9,1"}, "less than 1");
   expect_error({"vit_tiny", "--classes", "1"}, "at least 2");
   expect_error({"vit_tiny", "--classes", "a,b,a"}, "names a class twice");
