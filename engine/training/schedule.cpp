@@ -32,6 +32,12 @@ std::vector<Belongs> belongings(const ScheduleOptions& o) {
           {"decay_rate", o.decay_rate.has_value(), {step, multistep, poly}}};
 }
 
+// Whether a value that contradicts another option's is a mistake: the user asked for it, and not in
+// a file with the other then changed on the command line. Else it gives way.
+bool stands(const Options& o, std::string_view option, std::string_view other) {
+  return o.is_explicit(option) && o.source(option) >= o.source(other);
+}
+
 }  // namespace
 
 double Schedule::at(int64_t update, int64_t epoch) const {
@@ -89,7 +95,7 @@ void check_schedule(Options& o) {
     if (!set || std::ranges::find(schedules, o.schedule) != schedules.end()) continue;
     std::vector<std::string> names;
     for (const Curve curve : schedules) names.push_back(word_of(curve));
-    if (o.is_explicit(option))
+    if (stands(o, option, "schedule"))
       throw UserError(find_option(option)->flag() + " goes with --schedule " + join(names, " or ") +
                       ", not " + word_of(o.schedule));
     unset(o, option);
@@ -101,10 +107,13 @@ void check_schedule(Options& o) {
   if (std::ranges::adjacent_find(o.decay_milestones, std::greater_equal{}) !=
       o.decay_milestones.end())
     throw UserError("--decay-milestones must rise: each later than the one before");
-  if (o.min_lr > o.lr)
-    throw UserError("--min-lr " + number(o.min_lr) + " is above --lr " + number(o.lr));
+  if (o.min_lr > o.lr) {
+    if (stands(o, "min_lr", "lr"))
+      throw UserError("--min-lr " + number(o.min_lr) + " is above --lr " + number(o.lr));
+    unset(o, "min_lr");
+  }
   if (!o.lr_after || static_cast<double>(o.lr_after->epoch) < o.epochs) return;
-  if (o.is_explicit("lr_after"))
+  if (stands(o, "lr_after", "epochs"))
     throw UserError("--lr-after " + o.lr_after->text + " never begins: the run ends after " +
                     number(o.epochs) + (o.epochs == 1 ? " epoch" : " epochs") + " (--epochs)");
   o.lr_after.reset();

@@ -129,6 +129,27 @@ TEST(Schedule, ARecipesOptionsGoWithItsSchedule) {
   EXPECT_EQ(o.decay_rate, .2);
 }
 
+// So do those of a config file if the command line chooses another schedule, rate or length.
+TEST(Schedule, AFilesOptionsGiveWayToTheCommandLine) {
+  const auto changed = [](const std::string& file, const std::string& line) {
+    Options o = options(file, Source::config);
+    for (const auto& [name, items] : parse_config(line, "line")) {
+      assign(o, *find_option(name), items, name);
+      o.sources[name] = Source::command_line;
+    }
+    check_schedule(o);
+    return o;
+  };
+  EXPECT_EQ(changed(R"({"min_lr": 1e-6})", R"({"schedule": "constant"})").min_lr, 0);
+  EXPECT_EQ(changed(R"({"lr": 1e-3, "min_lr": 1e-5})", R"({"lr": 1e-6})").min_lr, 0);
+  EXPECT_FALSE(changed(R"({"lr_after": "600:1e-6"})", R"({"epochs": 2})").lr_after);
+  for (const char* line : {R"({"min_lr": 1e-2})", R"({"min_lr": 1e-2, "lr": 1e-3})"})
+    EXPECT_EQ(error_of([&] { changed(R"({"lr": 1e-3})", line); }),
+              "--min-lr 0.01 is above --lr 0.001");
+  EXPECT_EQ(error_of([&] { changed(R"({"schedule": "constant"})", R"({"min_lr": 1e-6})"); }),
+            "--min-lr goes with --schedule cosine or poly, not constant");
+}
+
 TEST(Schedule, InWords) {
   const auto text = [](const std::string& json) { return schedule_text(options(json)); };
   EXPECT_EQ(text("{}"), "cosine");
