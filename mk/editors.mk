@@ -6,7 +6,7 @@ compiled = $(on_simt) $(kernels) $(wildcard simt/examples/*.cu bench/comm/*.cpp 
 flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \
   -DBAREVISION_ISA=avx2,$(if $(filter %.cu,$(1)),$(simt_flags) -include simt/try.h,$(avx2))))
 compile_command = {"directory": "$(CURDIR)", "file": "$(1)", "command": "$(subst ",\",$(CXX) $(filter-out -M%,$(CPPFLAGS)) \
-  $(CXXFLAGS) $(flags_for) $(if $(filter %.cu,$(1)),-x c++) -c $(1))"}
+  $(choices) $(CXXFLAGS) $(flags_for) $(if $(filter %.cu,$(1)),-x c++) -c $(1))"}
 define newline
 
 
@@ -14,4 +14,4 @@ endef
 compile_commands.json: $(BUILD)/compiled
 	$(file >$@,[$(subst }$(newline)$(space){,}$(comma)$(newline){,$(foreach file,$(sort $(compiled)),$(call compile_command,$(file))$(newline)))])
 $(BUILD)/compiled: always
-	$(call remember,$(CXXFLAGS) $(simt_flags) $(sort $(compiled)))
+	$(call remember,$(subst ',,$(choices)) $(CXXFLAGS) $(simt_flags) $(sort $(compiled)))

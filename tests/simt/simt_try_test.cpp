@@ -319,6 +319,8 @@ TEST(SimtTry, EditorsKnowHowEveryFileIsCompiled) {
     commands[entry.at("file")] = entry.at("command");
   EXPECT_TRUE(has(commands["kernels/training/loss.cu"], "-DBAREVISION_GPU=simt_gpu"));
   EXPECT_TRUE(has(commands["kernels/training/loss.cpp"], "-DBAREVISION_ISA=avx2"));
+  EXPECT_TRUE(has(commands["engine/options/version.cpp"],
+                  "-DBAREVISION_VERSION='\"" BAREVISION_VERSION "\"'"));
   for (const char* room : {"engine", "data", "models", "kernels", "bench"})
     for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {
       const std::string path = entry.path(), kind = entry.path().extension();
