@@ -37,6 +37,8 @@ void clean_environment(int threads) {
 
 int become_launcher(const std::string& folder, const std::string& words, const std::string& output,
                     const ProgramOptions& options) {
+  if (const char* models = std::getenv("BAREVISION_MODELS"))  // from where the tests were started
+    setenv("BAREVISION_MODELS", std::filesystem::absolute(models).c_str(), 1);
   if (chdir(folder.c_str()) != 0) return 98;
   const int fd = options.output >= 0 ? options.output
                                      : open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
