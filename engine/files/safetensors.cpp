@@ -243,6 +243,11 @@ std::string pickle_message(const std::string& path) {
          path + "\" \"" + target + "\"";
 }
 
+// A JPEG or a PNG.
+bool begins_like_a_picture(uint64_t first) {
+  return (first & 0xffffff) == 0xffd8ff || first == 0x0a1a0a0d474e5089;
+}
+
 TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& path) {
   uint64_t header_bytes = 0;
   if (file_bytes < length_bytes)
@@ -251,6 +256,8 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
   read(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
   const bool too_long = header_bytes > file_bytes - length_bytes || header_bytes > max_header_bytes;
   if (too_long && is_pickle(header_bytes)) throw UserError(pickle_message(path));
+  if (too_long && begins_like_a_picture(header_bytes))
+    throw UserError(path + ": an image, not weights (a .safetensors file)");
   if (too_long)
     throw UserError(path + ": not a .safetensors file, or cut short: a header of " +
                     std::to_string(header_bytes) + " bytes in a file of " +

@@ -117,7 +117,10 @@ class Fitting {
     swap_heads();
     for (const ParameterShape& p : parameters_)
       if (std::ranges::find(result_.fresh, p.name) == result_.fresh.end()) fit(p);
-    for (const auto& [name, tensor] : file_.tensors) extra_.add(printable(name));
+    for (const auto& [name, tensor] : file_.tensors) {
+      extra_.add(printable(name));
+      if (name.ends_with(".ls1.gamma")) advice_ = "; no model here has LayerScale (ls1, ls2)";
+    }
     const std::string misfits = missing_.text("missing") + extra_.text("extra") +
                                 other_.text("of another shape") + broken_.text("not finite") +
                                 advice_;

@@ -201,6 +201,12 @@ TEST(Safetensors, EveryCutIsNoticed) {
             "file of 8");
 }
 
+TEST(Safetensors, PicturesAreTold) {
+  for (const std::string begin :
+       {std::string("\xff\xd8\xff\xe0\0\x10JF", 8), std::string("\x89PNG\r\n\x1a\n", 8)})
+    EXPECT_EQ(refusal(begin + "more"), "f: an image, not weights (a .safetensors file)");
+}
+
 TEST(Safetensors, PicklesAreTold) {
   const auto refusal = [](const std::string& content, const std::string& path) {
     const std::string file = content + std::string(100, 'x');

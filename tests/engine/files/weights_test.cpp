@@ -67,6 +67,13 @@ TEST(Weights, WrappersPrefixesAreLeftOut) {
   EXPECT_TRUE(has(refusal(some), "extra: module.head.bias"));
 }
 
+TEST(Weights, LayerScaleIsNamed) {
+  TensorFile file = fitting_file();
+  file.tensors["blocks.0.ls1.gamma"] = filled({2});
+  EXPECT_TRUE(
+      has(refusal(file), "extra: blocks.0.ls1.gamma; no model here has LayerScale (ls1, ls2)"));
+}
+
 TEST(Weights, OtherPatchesAreNamed) {
   const std::vector<ParameterShape> patches = {{"patch_embed.proj.weight", {2, 3, 4, 4}}};
   TensorFile file;
