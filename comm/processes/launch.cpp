@@ -332,7 +332,8 @@ int run_launcher(int nproc, const std::vector<std::string>& argv, const NodePlac
   requested_threads(true);  // refused here, before each worker does
   if (const int cores = usable_cores(); nproc > cores)
     print_error_line("warning: " + std::to_string(nproc) + " processes share " +
-                     std::to_string(cores) + (cores == 1 ? " core" : " cores"));
+                     std::to_string(cores) + (cores == 1 ? " core" : " cores") +
+                     " and wait for each other; try -n " + std::to_string(cores));
   try {
     return Supervisor(nproc, place, argv, program).run();
   } catch (const std::system_error& error) {
