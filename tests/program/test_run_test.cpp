@@ -86,6 +86,19 @@ TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
   EXPECT_TRUE(has(output, "\n1 passed, 1 failed, 0 skipped\n"));
 }
 
+TEST_F(TestRun, AWordWithoutTestsNamesTheNearestSuites) {
+  write_text(
+      folder_ / "tests",
+      "#!/bin/sh\n"
+      "case $* in *list_tests*) printf 'Launch.\\n  One\\nSchedule.\\n  Two\\nAbc.\\n';; esac\n"
+      "echo '[  PASSED  ] 0 tests.'\n");
+  std::filesystem::permissions(folder_ / "tests", std::filesystem::perms::owner_all);
+  const std::string output = output_of("tests/run " + folder_.path() + " schedulr");
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(
+      has(output, "no test has schedulr in its name; the nearest suites: Schedule, Launch\n"));
+}
+
 // Fuzzers under the sanitizers and examples take longer to compile than what most filters need.
 TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
   const std::string make =
