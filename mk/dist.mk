@@ -16,6 +16,7 @@ $(dist)/build/launcher: $(call dist_objects,$(program) $(objects) $(gpu_objects)
 	$(call dist_link)
 # private: the objects that they share with other builds stay as those have them.
 $(dist)/build/% $(BUILD)/dist/obj/%: private CUDNN =
+$(dist)/build/%: cublaslt = -lcublasLt
 # Its libraries are packed with it: RPATH, which also holds for the libraries' own libraries.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)

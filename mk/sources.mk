@@ -5,7 +5,7 @@ rooms_of = $(patsubst %/,%,$(foreach room,$(1),$(wildcard $(room)/ $(room)/*/ $(
 kernel_rooms := $(addprefix kernels/,activation attention augment conv layers training)
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
-gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda kernels/devices) $(call in,cpp,kernels/cuda comm/nccl)
+gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda kernels/devices) $(call in,cpp,kernels/cuda kernels/cuda/lazy comm/nccl)
 plain := $(filter-out app/main.cpp engine/setup/cpu_check.cpp $(kernels) $(gpu_sources), \
   $(call in,cpp,$(call rooms_of,base kernels comm models data engine app)))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
@@ -18,7 +18,7 @@ objects += $(messages:%=%.o)
 choices += $(if $(messages),-isystem $(BUILD)/gen)
 program := $(BUILD)/obj/app/main.o $(BUILD)/obj/engine/setup/cpu_check.o
 ifeq ($(SIMT),1)
-simt_sources := $(gpu_sources) $(call in,cpp,$(wildcard simt/*))
+simt_sources := $(filter-out kernels/cuda/lazy/%,$(gpu_sources)) $(call in,cpp,$(wildcard simt/*))
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out simt/counters/%,$(simt_sources))))
 # The same, counting (make counters).
 counting = $(patsubst %,$(BUILD)/obj/counters/%.o,$(basename $(1)))
@@ -27,7 +27,7 @@ endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename \
   $(filter-out $(if $(NCCL),,%/nccl_communicator.cpp),$(gpu_sources))))
-cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnccl) $(if $(CUDNN),-lcudnn) -lcublasLt -lcudart_static -ldl -lrt
+cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnccl) $(if $(CUDNN),-lcudnn) $(cublaslt) -lcudart_static -ldl -lrt
 endif
 cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
@@ -46,7 +46,9 @@ gpu_libraries = $(cuda_libraries)
 # The objects that `make dist` compiles again, for every GPU and without cuDNN.
 nvcc_objects := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(gpu_sources) $(gpu_test_sources)))
 recompiled := $(nvcc_objects) $(BUILD)/obj/cuda/kernels/cuda/conv_cudnn.o
-for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(recompiled),$(1))) $(filter-out $(recompiled),$(1))
+# A package's programs name cuBLASLt as theirs, so that it is packed.
+for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(recompiled),$(1))) \
+  $(filter-out $(recompiled) $(BUILD)/obj/cuda/kernels/cuda/lazy/%,$(1))
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(call in,cpp,bench)))
 # The bench times the GPU alone, not its stand-in.
 gpu_bench_objects := $(gpu_objects) $(if $(NVCC),$(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp)))
