@@ -20,8 +20,7 @@ namespace bv::test {
 namespace {
 
 bool caught(int number) {
-  for (int i = 0; i < 2000 && stop_signal() == 0; ++i) usleep(1000);
-  return stop_signal() == number;
+  return wait_until([] { return stop_signal() != 0; }) && stop_signal() == number;
 }
 
 // Whether stop signals are blocked in this thread, and would be handled by no handler.
@@ -157,7 +156,7 @@ class StoppedEvaluation : public ProgramTest {
       catch_stop_signals();
       return train_here(words("run"), list_of(std::make_unique<InAnEvaluation>(act)));
     });
-    EXPECT_EQ(run.wait(60).code, code);
+    EXPECT_EQ(run.wait().code, code);
     ASSERT_TRUE(is_last_checkpoint(in("run"), 5));
     EXPECT_TRUE(metric(in("run"), "epoch", "step").empty());
     Strings points;

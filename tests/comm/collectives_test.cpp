@@ -36,7 +36,7 @@ bool sums_in_rank_order(Communicator& peers, size_t count) {
 
 TEST(Collectives, SumInTheOrderOfTheRanks) {
   for (int size = 1; size <= 4; ++size) {
-    Ranks ranks = start_ranks(size, 4096 + 100, 20, [](Communicator& peers) {
+    Ranks ranks = start_ranks(size, 4096 + 100, hang, [](Communicator& peers) {
       const std::vector<size_t> counts = {0,    1,    2,    7,    511,  512,   513,  1023,
                                           1024, 1025, 2047, 5000, 8192, 40000, 1031, 12289};
       for (size_t count : counts) {
@@ -63,7 +63,7 @@ bool gathers_rows(Communicator& peers, size_t count) {
 
 TEST(Collectives, GatherTheRowsOfAllRanks) {
   for (int size = 1; size <= 4; ++size) {
-    Ranks ranks = start_ranks(size, 4096 + 100, 20, [](Communicator& peers) {
+    Ranks ranks = start_ranks(size, 4096 + 100, hang, [](Communicator& peers) {
       for (const size_t count : {0, 1, 2, 7, 511, 1024, 1025, 2048, 5000, 12289})
         if (!gathers_rows(peers, count)) return 1;
       return 0;
@@ -74,7 +74,7 @@ TEST(Collectives, GatherTheRowsOfAllRanks) {
 
 // Every kind after every other, with the ranks out of step, so that a buffer used too early shows.
 TEST(Collectives, KindsMayFollowEachOther) {
-  Ranks ranks = start_ranks(3, 4096, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(3, 4096, hang, [](Communicator& peers) {
     uint32_t random = 1 + peers.rank(), kinds = 7;
     for (int step = 0; step < 400; ++step) {
       random = random * 1664525 + 1013904223;
@@ -100,7 +100,7 @@ TEST(Collectives, KindsMayFollowEachOther) {
 }
 
 TEST(Collectives, RunOnAStreamInTheOrderOfTheCalls) {
-  Ranks ranks = start_ranks(2, 1 << 16, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(2, 1 << 16, hang, [](Communicator& peers) {
     CpuStream stream;
     for (int step = 0; step < 50; ++step) {
       std::vector<float> data(30000, 1.0f + float(peers.rank()));
@@ -119,14 +119,13 @@ TEST(Collectives, RunOnAStreamInTheOrderOfTheCalls) {
 }
 
 TEST(Collectives, NoticeAPeerThatDied) {
-  Ranks ranks = start_ranks(3, 4096, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(3, 4096, hang, [](Communicator& peers) {
     for (int step = 0;; ++step) {
       if (peers.rank() == 2 && step == 20) kill(getpid(), SIGKILL);
       peers.barrier();
     }
     return 0;
   });
-  const double start = seconds_now();
   std::string said;
   for (int rank : {0, 1}) {
     const Ending ending = ranks[rank]->wait();
@@ -134,11 +133,10 @@ TEST(Collectives, NoticeAPeerThatDied) {
     said += ending.errors;
   }
   EXPECT_TRUE(said == "rank 0: rank 2 has died\n" || said == "rank 1: rank 2 has died\n") << said;
-  EXPECT_LT(seconds_now() - start, 2);
 }
 
 TEST(Collectives, NoticeAPeerThatLeft) {
-  Ranks ranks = start_ranks(2, 4096, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(2, 4096, hang, [](Communicator& peers) {
     peers.barrier();
     if (peers.rank() == 0) peers.barrier();
     return 0;
@@ -148,7 +146,7 @@ TEST(Collectives, NoticeAPeerThatLeft) {
 
 TEST(Collectives, NoticeAPeerThatNeverComes) {
   Ranks ranks = start_ranks(2, 4096, 0.5, [](Communicator& peers) {
-    if (peers.rank() == 1) usleep(1500000);
+    while (peers.rank() == 1) pause();
     peers.barrier();
     return 0;
   });
@@ -157,12 +155,14 @@ TEST(Collectives, NoticeAPeerThatNeverComes) {
 
 // A save may take longer than the timeout.
 TEST(Collectives, WaitForAPeerThatIsBusy) {
-  Ranks ranks = start_ranks(2, 4096, 0.3, [](Communicator& peers) {
+  const Gate is_busy;
+  Ranks ranks = start_ranks(2, 4096, 0.3, [&](Communicator& peers) {
     if (peers.rank() == 1) {
       peers.busy(Busy::saving);
+      is_busy.open();
       usleep(900000);
-      peers.busy(Busy::no);
     }
+    is_busy.wait();
     peers.barrier();
     return 0;
   });
@@ -171,11 +171,14 @@ TEST(Collectives, WaitForAPeerThatIsBusy) {
 
 // Stopped during a save: without a heartbeat it counts as a rank that doesn't answer.
 TEST(Collectives, NoticeABusyPeerThatIsStopped) {
-  Ranks ranks = start_ranks(2, 4096, 0.5, [](Communicator& peers) {
+  const Gate is_busy;
+  Ranks ranks = start_ranks(2, 4096, 0.5, [&](Communicator& peers) {
     if (peers.rank() == 0) {
       peers.busy(Busy::saving);
+      is_busy.open();
       raise(SIGSTOP);
     }
+    is_busy.wait();
     peers.barrier();
     return 0;
   });
@@ -184,11 +187,14 @@ TEST(Collectives, NoticeABusyPeerThatIsStopped) {
 }
 
 TEST(Collectives, NoticeASaveThatNeverEnds) {
-  Ranks ranks = start_ranks(2, 4096, 0.1, [](Communicator& peers) {
+  const Gate is_busy;
+  Ranks ranks = start_ranks(2, 4096, 0.1, [&](Communicator& peers) {
     if (peers.rank() == 0) {
       peers.busy(Busy::saving);
-      usleep(5000000);
+      is_busy.open();
+      while (true) pause();
     }
+    is_busy.wait();
     peers.barrier();
     return 0;
   });

@@ -12,7 +12,7 @@ namespace {
 void expect_right(int ranks, const std::string& device, const std::string& how, unsigned seed) {
   const std::string words = "communicator " + device + " " + how + " " + std::to_string(seed);
   Child launcher([&] { return launch_workers(ranks, words); });
-  const Ending ending = launcher.wait(60);
+  const Ending ending = launcher.wait();
   EXPECT_EQ(ending.code, 0) << ranks << " ranks, " << words << ": " << ending.errors;
 }
 

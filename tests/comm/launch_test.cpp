@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "base/stop_signals.h"
 #include "tests/comm/processes.h"
@@ -15,12 +17,8 @@
 namespace bv::test {
 namespace {
 
-constexpr double promptly = 5;  // seconds within which a launcher must end
-#ifdef __SANITIZE_ADDRESS__     // its programs start and end slowly
-constexpr double slower = 3;
-#else
-constexpr double slower = 1;
-#endif
+// Milliseconds that ranks wait for each other where nobody is to wait so long.
+constexpr int patient = 3600000;
 
 Child launcher(int nproc, const std::string& words) {
   return Child([=] { return launch_workers(nproc, words); });
@@ -38,11 +36,10 @@ void wait_until_up(Child& run) {
   run.errors_until("up 1");
 }
 
-// Waits for the launcher, which must end in time with this code and leave no process behind.
-Ending end_of(Child& run, int code, double seconds = promptly) {
+// Waits for the launcher, which must end with this code and leave no process behind.
+Ending end_of(Child& run, int code) {
   const Ending ending = run.wait();
   EXPECT_EQ(ending.code, code) << ending.errors;
-  EXPECT_LT(ending.seconds, seconds * slower);
   EXPECT_FALSE(run.anyone_left());
   return ending;
 }
@@ -77,7 +74,7 @@ TEST(Launch, ReportsAMissingProgram) {
 
 TEST(Launch, NamesAWorkerThatWasKilled) {
   for (const int step : {0, 1, 40}) {
-    Child run = launcher(2, train(20000, 1, step, SIGKILL));
+    Child run = launcher(2, train(patient, 1, step, SIGKILL));
     const Ending ending = end_of(run, 128 + SIGKILL);
     EXPECT_EQ(count(ending.errors, "rank 1 was killed by SIGKILL (out of memory?)\n"), 1u)
         << ending.errors;
@@ -95,7 +92,7 @@ TEST(Launch, WorkersDieWithTheLauncher) {
   Child run = launcher(2, "sleep");
   wait_until_up(run);
   kill(run.pid(), SIGKILL);
-  end_of(run, 128 + SIGKILL, 1);
+  end_of(run, 128 + SIGKILL);
 }
 
 // Also with a launcher that is killed while it starts the workers.
@@ -109,7 +106,7 @@ TEST(Launch, WorkersDieWithALauncherKilledEarly) {
 }
 
 TEST(Launch, SigtermToTheLauncherStopsInOrder) {
-  Child run = launcher(2, train(20000) + " slow-save");
+  Child run = launcher(2, train(patient) + " slow-save");
   wait_until_up(run);
   kill(run.pid(), SIGTERM);
   const Ending ending = end_of(run, 128 + SIGTERM);
@@ -119,7 +116,7 @@ TEST(Launch, SigtermToTheLauncherStopsInOrder) {
 }
 
 TEST(Launch, CtrlCToTheWholeGroupStopsInOrder) {
-  Child run = launcher(2, train(20000));
+  Child run = launcher(2, train(patient));
   wait_until_up(run);
   kill(-run.pid(), SIGINT);
   const Ending ending = end_of(run, 128 + SIGINT);
@@ -154,8 +151,10 @@ TEST(Launch, WorkersThatCantStopInOrderYetJustEnd) {
 TEST(Launch, NamesTheFirstOfSeveralDeaths) {
   Child run = launcher(2, "in-turn");
   wait_until_up(run);
+  const std::vector<pid_t> workers = children_of(run.pid());
   kill(run.pid(), SIGSTOP);  // it sees both at once
-  usleep(1500000);
+  const auto ended = [](pid_t worker) { return state_of(worker) == 'Z'; };
+  EXPECT_TRUE(wait_until([&] { return std::ranges::all_of(workers, ended); }));
   kill(run.pid(), SIGCONT);
   const Ending ending = end_of(run, 7);
   EXPECT_EQ(count(ending.errors, "rank 1 ended with exit code 7\n"), 1u) << ending.errors;
@@ -163,12 +162,12 @@ TEST(Launch, NamesTheFirstOfSeveralDeaths) {
 }
 
 TEST(Launch, ASecondSignalEndsAtOnce) {
-  Child run = launcher(2, train(20000) + " slow-save");
+  Child run = launcher(2, train(patient) + " endless-save");
   wait_until_up(run);
   kill(run.pid(), SIGTERM);
   run.errors_until("saved 1");
   kill(run.pid(), SIGTERM);
-  const Ending ending = end_of(run, 128 + SIGTERM, 1.5);
+  const Ending ending = end_of(run, 128 + SIGTERM);
   EXPECT_EQ(count(ending.errors, "saved 0"), 0u) << ending.errors;
 }
 
@@ -176,7 +175,7 @@ TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
   Child run = launcher(2, "stopping");
   wait_until_up(run);
   kill(run.pid(), SIGTERM);
-  const Ending ending = end_of(run, 128 + SIGTERM, 9);
+  const Ending ending = end_of(run, 128 + SIGTERM);
   EXPECT_EQ(count(ending.errors, "rank 1 does not react to SIGTERM; the run is ended\n"), 1u)
       << ending.errors;
 }
@@ -184,7 +183,7 @@ TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
 // Its peers have finished, so that nobody else would notice.
 TEST(Launch, EndsARunWhoseWorkerIsStoppedOnItsLastWay) {
   Child launcher([] { return launch_workers(2, "last_way 1"); });
-  const Ending ending = launcher.wait(20);
+  const Ending ending = launcher.wait();
   EXPECT_EQ(ending.code, 1);
   EXPECT_EQ(without_warning(ending.errors),
             "rank 1 has not ended 10 s after the others did, and shows no sign of life; it is "
@@ -220,7 +219,7 @@ void expect_sum_under(const std::string& tool, const std::string& options) {
     setenv(worker_variable, "sum", 1);
     return std::system(command.c_str()) == 0 ? 0 : 1;
   });
-  const Ending ending = run.wait(30);
+  const Ending ending = run.wait();
   EXPECT_EQ(ending.code, 0) << ending.errors;
   EXPECT_EQ(count(ending.errors, "sum 3 of 2"), 2u) << ending.errors;
 }

@@ -44,12 +44,11 @@ int exit_with(const Words& words) { return number(words, 1 + own_world().rank); 
 // sleep: until killed
 int sleep_on(const Words&) {
   std::fprintf(stderr, "up %d\n", own_world().rank);
-  sleep(30);
-  return 0;
+  while (true) pause();
 }
 
 // A run: all-reduces until the ranks agree to stop. At `step`, `rank` sends itself `signal`.
-// train TIMEOUT_MS RANK STEP SIGNAL
+// train TIMEOUT_MS RANK STEP SIGNAL [slow-save|endless-save]
 int train(const Words& words) {
   catch_stop_signals();
   World world = own_world();
@@ -68,6 +67,7 @@ int train(const Words& words) {
     usleep(2000);
   }
   // Rank 0 saves, which takes longer than the launcher's grace period after a failure.
+  while (world.rank == 0 && words.size() > 5 && words[5] == "endless-save") pause();
   if (world.rank == 0 && words.size() > 5) usleep(2500000);
   std::fprintf(stderr, "saved %d\n", world.rank);
   return 128 + (stop_signal() ? stop_signal() : SIGTERM);
@@ -76,7 +76,7 @@ int train(const Words& words) {
 // last_way RANK: that rank is stopped once it has left the run
 int last_way(const Words& words) {
   World world = own_world();
-  connect_hosts(world, 1 << 16, 20)->barrier();
+  connect_hosts(world, 1 << 16, hang)->barrier();
   if (world.rank == number(words, 1)) raise(SIGSTOP);
   return 0;
 }
@@ -93,7 +93,7 @@ int fail_alone(const Words&) {
     usleep(200000);
     fail_worker(world, "a.jpg is not an image", 2);
   }
-  connect_hosts(world, 1 << 16, 20)->barrier();
+  connect_hosts(world, 1 << 16, hang)->barrier();
   return 0;
 }
 
@@ -101,7 +101,7 @@ int fail_alone(const Words&) {
 int sum(const Words&) {
   World world = own_world();
   pin_to_share(world);
-  const auto peers = connect_hosts(world, 1 << 16, 10);
+  const auto peers = connect_hosts(world, 1 << 16, hang);
   double value = 1 + world.rank;
   peers->all_reduce(&value, 1, nullptr);
   std::fprintf(stderr, "sum %g of %d\n", value, world.size);
@@ -163,28 +163,30 @@ int affinity(const Words&) {
   return 0;
 }
 
-// in-turn: rank 1 fails, then rank 0
+// in-turn: once the launcher is stopped, rank 1 fails, then rank 0
 int in_turn(const Words&) {
   const int rank = own_world().rank;
   std::fprintf(stderr, "up %d\n", rank);
-  usleep(rank == 1 ? 200000 : 800000);
-  return rank == 1 ? 7 : 8;
+  const auto rank1_has_ended = [] {
+    return std::ranges::any_of(children_of(getppid()), [](pid_t p) { return state_of(p) == 'Z'; });
+  };
+  const bool in_time =
+      wait_until([=] { return rank == 1 ? state_of(getppid()) == 'T' : rank1_has_ended(); });
+  return in_time ? 8 - rank : 94;
 }
 
 // stubborn: rank 1 fails, the others don't heed SIGTERM
 int stubborn(const Words&) {
-  if (own_world().rank == 1) {
-    usleep(200000);
-    return 7;
-  }
-  signal(SIGTERM, SIG_IGN);
-  return sleep_on({});
+  World world = own_world();
+  if (world.rank != 1) signal(SIGTERM, SIG_IGN);
+  connect_hosts(world, 1 << 16, hang)->barrier();
+  return world.rank == 1 ? 7 : sleep_on({});
 }
 
 // stopping: rank 1 is stopped by SIGTERM, as one that hangs in the kernel would be
 int stop_by_sigterm(const Words&) {
   World world = own_world();
-  const auto peers = connect_hosts(world, 1 << 16, 20);
+  const auto peers = connect_hosts(world, 1 << 16, hang);
   signal(SIGTERM, world.rank == 1 ? [](int) { while (true) raise(SIGSTOP); } : [](int) {});
   std::fprintf(stderr, "up %d\n", world.rank);
   while (true) sleep(1);

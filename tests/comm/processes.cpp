@@ -11,6 +11,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 
 #include "comm/processes/launch.h"
@@ -71,32 +73,35 @@ Ending Child::wait(double limit) {
   int status;
   pid_t done;
   while ((done = waitpid(pid_, &status, WNOHANG)) == 0 && seconds_now() - start < limit)
-    usleep(2000);
+    pause_a_millisecond();
   if (done == pid_) ending.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  ending.seconds = seconds_now() - start;
   ending.errors = errors_;
   return ending;
 }
 
-bool Child::anyone_left() const {
-  // A process killed a moment ago may still be ending.
-  for (int i = 0; i < 100; ++i, usleep(10000)) {
-    while (waitpid(-pid_, nullptr, WNOHANG) > 0) continue;
-    if (kill(-pid_, 0) != 0 && errno == ESRCH) return false;
-  }
-  return true;
+bool Child::has_ended() const {
+  siginfo_t info{};
+  return waitid(P_PID, id_t(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid_;
 }
 
-std::string Child::errors_until(const std::string& text, double limit) {
+bool Child::anyone_left() const {
+  // A process killed a moment ago may still be ending.
+  return !wait_until([this] {
+    while (waitpid(-pid_, nullptr, WNOHANG) > 0) continue;
+    return kill(-pid_, 0) != 0 && errno == ESRCH;
+  });
+}
+
+std::string Child::errors_until(const std::string& text) {
   const double start = seconds_now();
-  while (errors_.find(text) == std::string::npos && seconds_now() - start < limit)
+  while (errors_.find(text) == std::string::npos && seconds_now() - start < hang)
     if (!read_some(0.05)) break;
   return errors_;
 }
 
 void expect_all_end_well(Ranks& ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
-    const Ending ending = ranks[i]->wait(20);
+    const Ending ending = ranks[i]->wait();
     EXPECT_EQ(ending.code, 0) << "process " << i << ": " << ending.errors;
   }
 }
@@ -116,6 +121,38 @@ std::string without_warning(const std::string& errors) {
   const std::string line = errors.substr(0, errors.find('\n') + 1);
   const bool cores = line.starts_with("warning:") && line.find(" processes share ") != line.npos;
   return cores ? errors.substr(line.size()) : errors;
+}
+
+void pause_a_millisecond() { usleep(1000); }
+
+char state_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(") ");
+  return name_end == std::string::npos ? 0 : stat[name_end + 2];
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+  const std::string id = std::to_string(pid);
+  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+  return {std::istream_iterator<pid_t>(file), {}};
+}
+
+Gate::Gate() {
+  if (pipe(ends_) != 0) throw std::runtime_error("pipe");
+}
+Gate::~Gate() { close(ends_[0]), close(ends_[1]); }
+void Gate::open() const {
+  if (write(ends_[1], "o", 1) != 1) throw std::runtime_error("write");
+}
+bool Gate::is_open() const { return is_open_within(0); }
+void Gate::wait() const {
+  if (!is_open_within(int(hang * 1000))) throw std::runtime_error("nobody has opened the gate");
+}
+bool Gate::is_open_within(int milliseconds) const {
+  pollfd item{ends_[0], POLLIN, 0};  // the byte stays for the others
+  return poll(&item, 1, milliseconds) == 1;
 }
 
 std::string own_path() {

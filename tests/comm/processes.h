@@ -9,9 +9,24 @@
 
 namespace bv::test {
 
+// Seconds that only a hang takes, however busy the machine is.
+inline constexpr double hang = 300;
+
+double seconds_now();
+void pause_a_millisecond();
+
+// Looks every millisecond whether the condition holds; false: it never did.
+template <class Condition>
+bool wait_until(Condition holds) {
+  for (const double start = seconds_now(); !holds();) {
+    if (seconds_now() - start > hang) return false;
+    pause_a_millisecond();
+  }
+  return true;
+}
+
 struct Ending {
   int code = -1;       // exit code, or 128 + signal; -1: still running when time was up
-  double seconds = 0;  // from the call of wait
   std::string errors;  // everything written to stderr
 };
 
@@ -22,9 +37,10 @@ class Child {
   Child(const Child&) = delete;
   ~Child();
   pid_t pid() const { return pid_; }
-  Ending wait(double limit = 10);  // until it and all that hold its stderr have ended
-  bool anyone_left() const;        // in its group
-  std::string errors_until(const std::string& text, double limit = 10);
+  Ending wait(double limit = hang);  // until it and all that hold its stderr have ended
+  bool has_ended() const;
+  bool anyone_left() const;  // in its group
+  std::string errors_until(const std::string& text);
 
  private:
   bool read_some(double seconds);  // false at the end of the output
@@ -33,6 +49,13 @@ class Child {
   int errors_fd_;
   std::string errors_;
 };
+
+// The one that ends first, of two Childs or two Programs.
+template <class Process>
+Process& first_to_end(Process& one, Process& other) {
+  wait_until([&] { return one.has_ended() || other.has_ended(); });
+  return one.has_ended() ? one : other;
+}
 
 using Ranks = std::vector<std::unique_ptr<Child>>;
 void expect_all_end_well(Ranks&);                        // with 0
@@ -47,6 +70,24 @@ std::string own_path();
 // The errors without the launcher's warning of too few cores, which depends on the machine.
 std::string without_warning(const std::string& errors);
 
-double seconds_now();
+// As in /proc/PID/stat: T for a stopped process, Z for one that has ended and waits for its parent;
+// 0 without such a process.
+char state_of(pid_t);
+std::vector<pid_t> children_of(pid_t);
+
+// Processes that were forked after it was made wait at it until one of them opens it.
+class Gate {
+ public:
+  Gate();
+  Gate(const Gate&) = delete;
+  ~Gate();
+  void open() const;
+  bool is_open() const;
+  void wait() const;
+
+ private:
+  bool is_open_within(int milliseconds) const;
+  int ends_[2];
+};
 
 }  // namespace bv::test

@@ -8,7 +8,7 @@
 
 namespace bv::test {
 
-// Runs body(communicator) in `size` processes.
+// Runs body(communicator) in `size` processes. timeout: `hang` where no wait is to last so long.
 template <class Body>
 Ranks start_ranks(int size, size_t bucket_bytes, double timeout, Body body) {
   const SharedRegion region = SharedRegion::create(size);

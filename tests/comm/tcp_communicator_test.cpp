@@ -56,7 +56,7 @@ double value(int rank, size_t i) { return (rank + 1) * 1e-3 * double(i * i % 100
 
 TEST(TcpCommunicator, CollectivesFollowEachOtherInAnyOrder) {
   for (const int size : {2, 4}) {
-    Ranks ranks = start_ranks(size, 20, [](Communicator& peers) {
+    Ranks ranks = start_ranks(size, hang, [](Communicator& peers) {
       const int n = peers.size(), me = peers.rank();
       for (int step = 0; step < 40; ++step) {
         if ((step + me) % 3 == 0) usleep(2000);
@@ -89,7 +89,7 @@ TEST(TcpCommunicator, CollectivesFollowEachOtherInAnyOrder) {
 
 // As from ranks of different programs.
 TEST(TcpCommunicator, PartsOfDifferentSizesAreRefused) {
-  Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(2, hang, [](Communicator& peers) {
     std::vector<float> data(size_t(1000 - 500 * peers.rank()));
     peers.all_reduce(data.data(), data.size(), nullptr);
     return 0;
@@ -101,40 +101,36 @@ TEST(TcpCommunicator, PartsOfDifferentSizesAreRefused) {
 }
 
 TEST(TcpCommunicator, APeerThatDiesEndsAll) {
-  Ranks ranks = start_ranks(3, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(3, hang, [](Communicator& peers) {
     for (int step = 0;; ++step) {
       if (peers.rank() == 2 && step == 5) kill(getpid(), SIGKILL);
       peers.barrier();
     }
     return 0;
   });
-  const double start = seconds_now();
   expect_failure(*ranks[0],
                  "rank 0: rank 2 (node 2, machine c) has died, or its machine can't be reached\n");
   expect_failure(*ranks[1],
                  "rank 1: rank 2 (node 2, machine c) has died, or its machine can't be reached\n");
-  EXPECT_LT(seconds_now() - start, 5);
 }
 
 // Rank 0's host computes meanwhile; its thread passes on what it receives.
 TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
-  Ranks ranks = start_ranks(3, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(3, hang, [](Communicator& peers) {
     peers.barrier();
-    if (peers.rank() == 0) sleep(30);
+    while (peers.rank() == 0) pause();
     if (peers.rank() == 2) kill(getpid(), SIGKILL);
     peers.barrier();
     return 0;
   });
   const std::string line = "rank 2 (node 2, machine c) has died, or its machine can't be reached\n";
-  const double start = seconds_now();
   expect_failure(*ranks[1], "rank 1: " + line);
-  EXPECT_LT(seconds_now() - start, 1.5);
+  EXPECT_FALSE(ranks[0]->has_ended());  // which its thread does 2 s later
   expect_failure(*ranks[0], "rank 0: " + line);
-  EXPECT_LT(seconds_now() - start, 5);
 }
 
 TEST(TcpCommunicator, RankZeroIsMissedToo) {
-  Ranks ranks = start_ranks(2, 20, [](Communicator& peers) {
+  Ranks ranks = start_ranks(2, hang, [](Communicator& peers) {
     peers.barrier();
     if (peers.rank() == 0) kill(getpid(), SIGKILL);
     peers.barrier();
@@ -161,11 +157,9 @@ TEST(TcpCommunicator, APeerThatDoesntAnswerEndsAll) {
 
 TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
   Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
-    if (peers.rank() == 0) {
-      peers.busy(Busy::saving);
-      usleep(2500000);
-      peers.busy(Busy::no);
-    }
+    if (peers.rank() == 1) peers.busy(Busy::saving);
+    peers.barrier();  // rank 0 has heard of it
+    if (peers.rank() == 1) usleep(2500000);
     peers.barrier();
     return 0;
   });
@@ -174,11 +168,9 @@ TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
 
 TEST(TcpCommunicator, WhoIsStoppedInASaveIsNoticed) {
   Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
-    if (peers.rank() == 1) {
-      peers.busy(Busy::saving);
-      usleep(1200000);  // rank 0 has heard of it
-      raise(SIGSTOP);
-    }
+    if (peers.rank() == 1) peers.busy(Busy::saving);
+    peers.barrier();  // rank 0 has heard of it
+    if (peers.rank() == 1) raise(SIGSTOP);
     peers.barrier();
     return 0;
   });
@@ -191,9 +183,9 @@ TEST(TcpCommunicator, WhoIsStoppedInASaveIsNoticed) {
 std::unique_ptr<Child> start_broken_rank(int rank, int size, int port,
                                          const std::vector<uint32_t>& words) {
   return std::make_unique<Child>([=] {
-    const auto sockets = meet_over_network(world_of(rank, size, port), 5);
+    const auto sockets = meet_over_network(world_of(rank, size, port), hang);
     send(sockets[0].fd(), words.data(), words.size() * sizeof words[0], MSG_NOSIGNAL);
-    sleep(30);
+    while (true) pause();
     return 0;
   });
 }
@@ -214,7 +206,7 @@ TEST(TcpCommunicator, HalfAFrameHoldsUpNobody) {
 
 TEST(TcpCommunicator, AFrameLargerThanAnyIsNotReadIntoMemory) {
   const int port = free_port();
-  const auto first = start_rank(0, 2, port, 5, sum_once);
+  const auto first = start_rank(0, 2, port, hang, sum_once);
   const auto broken = start_broken_rank(1, 2, port, {0, 0xffffffffu});
   expect_failure(*first, "rank 0: rank 1 sent a message that is not of this program\n");
 }
@@ -223,11 +215,10 @@ TEST(TcpCommunicator, NamesWhoDoesntCome) {
   const int port = free_port();
   const auto nothing = [](Communicator&) { return 0; };
   Ranks two;
-  for (const int rank : {0, 1}) two.push_back(start_rank(rank, 3, port, 0.5, nothing));
+  for (const int rank : {0, 1}) two.push_back(start_rank(rank, 3, port, 2, nothing));
   const Ending first = two[0]->wait(), second = two[1]->wait();
-  EXPECT_TRUE(has(first.errors, "rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"));
-  EXPECT_TRUE(
-      has(second.errors, "rank 1: rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"));
+  EXPECT_TRUE(has(first.errors, "rank 0 waited 2 s for rank 2 (RANK, WORLD_SIZE in the"));
+  EXPECT_TRUE(has(second.errors, "rank 1: rank 0 waited 2 s for rank 2 (RANK, WORLD_SIZE in the"));
   const Ending alone = start_rank(1, 2, free_port(), 0.3, nothing)->wait();
   EXPECT_TRUE(has(alone.errors, "rank 1 waited 0.3 s for rank 0 at 127.0.0.1:"));
 }
@@ -237,17 +228,16 @@ TEST(TcpCommunicator, TurnsAwayWhoDoesntBelong) {
   const int port = free_port();
   const auto meets = [](Communicator& peers) { return peers.all_reduce_scalar(1) == 2 ? 0 : 1; };
   Ranks ranks;
-  ranks.push_back(start_rank(0, 2, port, 20, meets));
-  for (int tries = 0; tries < 200 && !say_to_port(port + 1, "GET / HTTP/1.1\r\n\r\n"); ++tries)
-    usleep(10000);
+  ranks.push_back(start_rank(0, 2, port, hang, meets));
+  ASSERT_TRUE(wait_until([=] { return say_to_port(port + 1, "GET / HTTP/1.1\r\n\r\n"); }));
   const Ending other = Child([=] {
                          World world = world_of(1, 2, port);
                          world.master = "another job";
-                         connect_hosts(world, 4096, 0.5);
+                         connect_hosts(world, 4096, 2);
                          return 0;
                        }).wait();
   EXPECT_TRUE(has(other.errors, "where another job's processes meet"));
-  ranks.push_back(start_rank(1, 2, port, 20, meets));
+  ranks.push_back(start_rank(1, 2, port, hang, meets));
   expect_all_end_well(ranks);
 }
 

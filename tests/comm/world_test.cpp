@@ -141,8 +141,8 @@ std::unique_ptr<Child> meet(int rank, int size, const std::string& master, doubl
 TEST(Meeting, WorksInAnyOrderAndTwoJobsStayApart) {
   Ranks all;
   for (int rank : {2, 0, 1}) {
-    all.push_back(meet(rank, 3, "job a ", 10, 1, 3));
-    all.push_back(meet(rank, 3, "job b ", 10, 100, 300));
+    all.push_back(meet(rank, 3, "job a ", hang, 1, 3));
+    all.push_back(meet(rank, 3, "job b ", hang, 100, 300));
     usleep(20000);
   }
   expect_all_end_well(all);
@@ -150,13 +150,12 @@ TEST(Meeting, WorksInAnyOrderAndTwoJobsStayApart) {
 
 TEST(Meeting, NamesWhoDoesntCome) {
   Ranks two;
-  for (int rank : {0, 1}) two.push_back(meet(rank, 3, "job c ", 0.5, 1, 3));
+  for (int rank : {0, 1}) two.push_back(meet(rank, 3, "job c ", 2, 1, 3));
   const Ending first = two[0]->wait(), second = two[1]->wait();
   EXPECT_EQ(first.code, 99);
-  EXPECT_TRUE(has(first.errors, "rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"));
+  EXPECT_TRUE(has(first.errors, "rank 0 waited 2 s for rank 2 (RANK, WORLD_SIZE in the"));
   EXPECT_EQ(second.code, 99);
-  EXPECT_TRUE(
-      has(second.errors, "rank 1: rank 0 waited 0.5 s for rank 2 (RANK, WORLD_SIZE in the"));
+  EXPECT_TRUE(has(second.errors, "rank 1: rank 0 waited 2 s for rank 2 (RANK, WORLD_SIZE in the"));
 }
 
 TEST(Meeting, NamesRankZeroWhenItDoesntCome) {
@@ -166,14 +165,14 @@ TEST(Meeting, NamesRankZeroWhenItDoesntCome) {
 
 TEST(Meeting, TurnsAwayWhoDoesntBelong) {
   Ranks three;
-  three.push_back(meet(0, 3, "job e ", 10, 1, 3));
-  const Ending other = meet(1, 2, "job e ", 10, 1, 2)->wait();
+  three.push_back(meet(0, 3, "job e ", hang, 1, 3));
+  const Ending other = meet(1, 2, "job e ", hang, 1, 2)->wait();
   EXPECT_TRUE(has(other.errors, "rank 0 has another number of processes"));
-  three.push_back(meet(1, 3, "job e ", 10, 1, 3));
-  usleep(100000);
-  const Ending twin = meet(1, 3, "job e ", 10, 1, 3)->wait();
-  EXPECT_TRUE(has(twin.errors, "there are two processes of rank 1"));
-  three.push_back(meet(2, 3, "job e ", 10, 1, 3));
+  auto one = meet(1, 3, "job e ", hang, 1, 3), twin = meet(1, 3, "job e ", hang, 1, 3);
+  Child& late = first_to_end(*one, *twin);
+  EXPECT_TRUE(has(late.wait().errors, "there are two processes of rank 1"));
+  three.push_back(std::move(&late == twin.get() ? one : twin));
+  three.push_back(meet(2, 3, "job e ", hang, 1, 3));
   expect_all_end_well(three);
 }
 

@@ -77,9 +77,10 @@ TEST(PixelStatistics, AsNumPyHasThem) {
 }
 
 TEST(InThreads, EachOnceAndErrorsEndIt) {
-  std::vector<std::atomic<int>> calls(100);
+  constexpr int64_t many = 100000;  // which take longer than any pause of a thread
+  std::vector<std::atomic<int>> calls(many);
   in_threads(
-      100, 4, [&](int64_t i) { ++calls[i]; }, std::chrono::milliseconds(1), [](int64_t) {});
+      many, 4, [&](int64_t i) { ++calls[i]; }, std::chrono::milliseconds(1), [](int64_t) {});
   for (const auto& count : calls) EXPECT_EQ(count, 1);
   const auto fail = [&](int64_t i) {
     if (i == 3) throw DataError("three");
@@ -87,13 +88,13 @@ TEST(InThreads, EachOnceAndErrorsEndIt) {
     ++calls[i];
   };
   EXPECT_EQ(error_of<DataError>(
-                [&] { in_threads(100, 4, fail, std::chrono::milliseconds(1), [](int64_t) {}); }),
+                [&] { in_threads(many, 4, fail, std::chrono::milliseconds(1), [](int64_t) {}); }),
             "three");
-  EXPECT_EQ(calls[99], 1);  // not begun
+  EXPECT_EQ(calls[many - 1], 1);  // not begun
   const auto sleep = [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   const auto stop = [](int64_t) { throw DataError("stop"); };
   EXPECT_EQ(
-      error_of<DataError>([&] { in_threads(1000, 2, sleep, std::chrono::milliseconds(1), stop); }),
+      error_of<DataError>([&] { in_threads(many, 2, sleep, std::chrono::milliseconds(1), stop); }),
       "stop");
 }
 

@@ -70,12 +70,15 @@ TEST(CpuBackend, EventsOrderTheStreams) {
   ASSERT_NE(stream, nullptr);
   const Event event = backend->create_event();
   std::atomic<int> value{0};
+  std::atomic<bool> begun{false};
   CpuStream::of(stream)->submit([&] {
+    while (!begun) usleep(100);
     usleep(30000);
     value = 1;
   });
   backend->record(event, stream);
   EXPECT_EQ(value, 0);  // nobody has waited yet
+  begun = true;
   backend->wait(nullptr, event);
   EXPECT_EQ(value, 1);
   // Work that a stream waits for has happened when its own starts; later work isn't waited for.

@@ -113,7 +113,7 @@ double distance(const Weights& got, const Weights& want) {
 }
 
 void expect_of_ranks(int ranks, const std::string& worker) {
-  const Ending ending = Child([=] { return launch_workers(ranks, worker); }).wait(120);
+  const Ending ending = Child([=] { return launch_workers(ranks, worker); }).wait();
   EXPECT_EQ(ending.code, 0) << ending.errors;
 }
 

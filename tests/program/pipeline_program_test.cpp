@@ -89,13 +89,15 @@ TEST_F(ProgramPipeline, ReplicasOfStagesAreNear) {
 
 TEST_F(ProgramPipeline, AStageThatDiesOrStops) {
   change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
-  const std::string words = "-n 3 --pipeline 3 --micro-batches 2 --timeout 3 " + on_vit +
+  const std::string words = "-n 3 --pipeline 3 --micro-batches 2 " + on_vit +
                             "--data cifar --batch 4 --epochs 1000 --save-every 2steps --out run";
   for (const int signal : {SIGKILL, SIGSTOP})
     for (const int stage : {0, 1, 2}) {
       std::filesystem::remove_all(in("run"));
-      Program run(folder_.path(), words);
-      ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":3,"));
+      // A death is noticed without it.
+      const char* const timeout = signal == SIGKILL ? "3600" : "3";
+      Program run(folder_.path(), words + " --timeout " + timeout);
+      ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":3,"));
       const pid_t victim = run.worker(stage);
       kill(victim, signal);
       const Finished end = run.wait();
@@ -108,7 +110,6 @@ TEST_F(ProgramPipeline, AStageThatDiesOrStops) {
         EXPECT_TRUE(has(end.errors, rank + " has not answered for 3 s (--timeout)\n"))
             << end.errors;
       }
-      EXPECT_LT(end.seconds, 12);
       EXPECT_FALSE(run.anyone_left());
     }
 }
@@ -117,7 +118,7 @@ TEST_F(ProgramPipeline, AnyStageCanBeAskedToStop) {
   change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
   Program run(folder_.path(), "-n 3 --pipeline 3 --micro-batches 2 " + on_vit +
                                   "--data cifar --batch 4 --epochs 1000 --out run");
-  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
   kill(run.worker(1), SIGTERM);
   const Finished end = run.wait();
   EXPECT_EQ(end.code, 128 + SIGTERM);

@@ -88,22 +88,28 @@ Program::~Program() {
   std::filesystem::remove(output_path_, ignored);
 }
 
-pid_t Program::worker(int rank, double limit) const {
-  const std::string own = std::to_string(pid());
+std::optional<pid_t> Program::worker_now(int rank) const {
   const std::string mark = '\0' + ("RANK=" + std::to_string(rank)) + '\0';
-  const double start = seconds_now();
-  do {
-    std::istringstream children(contents("/proc/" + own + "/task/" + own + "/children"));
-    for (pid_t child = 0; children >> child;)
-      if (environment_of(child).find(mark) != std::string::npos) return child;
-    usleep(1000);
-  } while (seconds_now() - start < limit);
-  throw std::runtime_error("no worker of rank " + std::to_string(rank));
+  for (const pid_t child : children_of(pid()))
+    if (environment_of(child).find(mark) != std::string::npos) return child;
+  return {};
 }
 
-Finished Program::wait(double limit) {
-  const Ending ending = child_.wait(limit);
-  return {ending.code, ending.seconds, contents(output_path_), without_warning(ending.errors)};
+pid_t Program::worker(int rank) const {
+  std::optional<pid_t> found;
+  if (!wait_until([&] { return (found = worker_now(rank)) || has_ended(); }) || !found)
+    throw std::runtime_error("no worker of rank " + std::to_string(rank));
+  return *found;
+}
+
+bool Program::wait_for(const std::string& path, const std::string& text) const {
+  const auto written = [&] { return contents(path).find(text) != std::string::npos; };
+  return wait_until([&] { return written() || has_ended(); }) && written();
+}
+
+Finished Program::wait() {
+  const Ending ending = child_.wait();
+  return {ending.code, contents(output_path_), without_warning(ending.errors)};
 }
 
 Finished run_program(const std::string& folder, const std::string& words, ProgramOptions options) {
@@ -114,12 +120,6 @@ Finished train(const std::string& folder, const std::string& words, ProgramOptio
   Finished end = run_program(folder, words, options);
   EXPECT_EQ(end.code, 0) << words << "\n" << end.output << end.errors;
   return end;
-}
-
-bool wait_for(const std::string& path, const std::string& text, double limit) {
-  for (const double start = seconds_now(); seconds_now() - start < limit; usleep(1000))
-    if (contents(path).find(text) != std::string::npos) return true;
-  return false;
 }
 
 std::vector<std::string> metric(const std::string& run, const std::string& kind,

@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +15,7 @@
 namespace bv::test {
 
 struct Finished {
-  int code = -1;  // exit code, or 128 + signal
-  double seconds = 0;
+  int code = -1;               // exit code, or 128 + signal
   std::string output, errors;  // the latter without the warning of too few cores
 };
 
@@ -35,9 +35,13 @@ class Program {
   Program(const std::string& folder, const std::string& words, ProgramOptions options = {});
   ~Program();
   pid_t pid() const { return child_.pid(); }
-  // The worker of this rank, once there is one; throws if there is none within `limit` seconds.
-  pid_t worker(int rank, double limit = 10) const;
-  Finished wait(double limit = 60);
+  // The worker of this rank, once there is one.
+  pid_t worker(int rank) const;
+  std::optional<pid_t> worker_now(int rank) const;
+  Finished wait();
+  bool has_ended() const { return child_.has_ended(); }
+  // Waits until the file contains `text`; false if the program has ended before.
+  bool wait_for(const std::string& path, const std::string& text) const;
   bool anyone_left() const { return child_.anyone_left(); }
 
  private:
@@ -49,9 +53,6 @@ Finished run_program(const std::string& folder, const std::string& words,
                      ProgramOptions options = {});
 // The same, for a run that must succeed.
 Finished train(const std::string& folder, const std::string& words, ProgramOptions options = {});
-
-// Waits until the file contains `text`; false if that takes too long.
-bool wait_for(const std::string& path, const std::string& text, double limit = 30);
 
 // One member, as written, of all lines of a kind in a run's metrics.jsonl.
 std::vector<std::string> metric(const std::string& run, const std::string& kind,

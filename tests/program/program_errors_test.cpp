@@ -418,13 +418,13 @@ TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
     make_class_folders(in("photos"), 2, 4);
     Program training(folder_.path(), on_vit + "--data photos --batch 2 --epochs 100000 " +
                                          "--cache-mb 0 --workers 1 --out run");
-    ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+    ASSERT_TRUE(training.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
     if (is_pipe)
       mkfifo(in("other").c_str(), 0600);
     else
       write_text(in("other"), ""), fs::resize_file(in("other"), 1ull << 40);
     fs::rename(in("other"), in("photos/class1/3.ppm"));  // at no moment is there none
-    const Finished end = training.wait(20);
+    const Finished end = training.wait();
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(end.errors,
               "photos/class1/3.ppm: " +

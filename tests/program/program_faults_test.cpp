@@ -34,15 +34,14 @@ TEST_F(ProgramFaults, AWorkerThatIsKilled) {
   // While it starts, in a step, while a checkpoint is written.
   for (const std::string moment : {"", "\"step\":3,", "\"step\":4,"}) {
     std::filesystem::remove_all(in("run"));
-    Program run(folder_.path(), "-n 2 " + endless + "--save-every 2steps");
+    Program run(folder_.path(), "-n 2 " + endless + "--save-every 2steps --timeout 3600");
     const pid_t victim = run.worker(1);
-    ASSERT_TRUE(moment.empty() || (wait_for(in("run/metrics.jsonl"), moment) &&
-                                   wait_for(in("run/last/state.json"), "crc32c")));
+    ASSERT_TRUE(moment.empty() || (run.wait_for(in("run/metrics.jsonl"), moment) &&
+                                   run.wait_for(in("run/last/state.json"), "crc32c")));
     kill(victim, SIGKILL);
     const Finished end = run.wait();
     EXPECT_EQ(end.code, 128 + SIGKILL);
     EXPECT_EQ(end.errors, "rank 1 was killed by SIGKILL (out of memory?)\n");
-    EXPECT_LT(end.seconds, 5);
     EXPECT_FALSE(run.anyone_left());
     EXPECT_TRUE(moment.empty() || expect_checkpoint("run") >= 2);
   }
@@ -53,11 +52,10 @@ TEST_F(ProgramFaults, AWorkerThatIsKilled) {
 
 TEST_F(ProgramFaults, ALauncherThatIsKilled) {
   Program run(folder_.path(), "-n 2 " + endless);
-  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
   kill(run.pid(), SIGKILL);
   const Finished end = run.wait();
   EXPECT_EQ(end.code, 128 + SIGKILL);
-  EXPECT_LT(end.seconds, 5);
   EXPECT_FALSE(run.anyone_left());
 }
 
@@ -66,7 +64,7 @@ TEST_F(ProgramFaults, SignalsStopInOrder) {
   for (const int signal : {SIGTERM, SIGINT}) {
     std::filesystem::remove_all(in("run"));
     Program run(folder_.path(), "-n 2 " + endless);
-    ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+    ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
     kill(signal == SIGTERM ? run.pid() : -run.pid(), signal);
     const Finished end = run.wait();
     EXPECT_EQ(end.code, 128 + signal);
@@ -86,7 +84,7 @@ TEST_F(ProgramFaults, SignalsStopInOrder) {
 TEST_F(ProgramFaults, AStopAtTheEndOfAnEpochLosesNoEvaluation) {
   make_cifar(in("cifar"));
   Program run(folder_.path(), on_vit + "--data cifar --batch 44 --epochs 100000 --out run");
-  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
   kill(run.pid(), SIGTERM);
   EXPECT_EQ(run.wait().code, 128 + SIGTERM);
   const int64_t step = expect_checkpoint("run");
@@ -108,18 +106,16 @@ TEST_F(ProgramFaults, RankZeroStoppedInASaveIsNoticed) {
     const pid_t rank0 = run.worker(0);
     const auto saving = [this] { return std::filesystem::exists(in("run/.saving-step")); };
     bool stopped = false;
-    for (const double start = seconds_now(); !stopped && seconds_now() - start < 30; usleep(500)) {
-      if (!saving()) continue;
+    while (!stopped) {
+      ASSERT_TRUE(wait_until([&] { return saving() || run.has_ended(); }) && !run.has_ended());
       kill(rank0, SIGSTOP);
-      usleep(10000);
+      ASSERT_TRUE(wait_until([&] { return state_of(rank0) == 'T'; }));
       stopped = saving();
       if (!stopped) kill(rank0, SIGCONT);
     }
-    ASSERT_TRUE(stopped);
     const Finished end = run.wait();
     EXPECT_EQ(end.code, 1);
     EXPECT_TRUE(has(end.errors, "rank 1: rank 0 has not answered for 2 s (--timeout)\n")) << device;
-    EXPECT_LT(end.seconds, 8);  // 2 s until its heartbeat is missed, 2 s, and 2 s for it to end
     EXPECT_FALSE(run.anyone_left());
   }
 }

@@ -21,7 +21,7 @@ class ProgramFolder : public ProgramTest {
  protected:
   void kill_at_step_2(const std::string& words) const {
     Program run(folder_.path(), words);
-    ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+    ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
     kill(run.pid(), SIGKILL);
     EXPECT_EQ(run.wait().code, 128 + SIGKILL);
     EXPECT_FALSE(run.anyone_left());
@@ -35,7 +35,7 @@ class ProgramFolder : public ProgramTest {
 
 TEST_F(ProgramFolder, IsOneRunsAtATime) {
   Program first(folder_.path(), endless + "--save-every 1steps");
-  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  ASSERT_TRUE(first.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
   const std::string in_use = "run is in use by process " + std::to_string(first.worker(0)) + "\n";
   expect_code_2("--resume run", in_use);
   expect_code_2("-n 2 --resume run", in_use);

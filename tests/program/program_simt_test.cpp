@@ -20,7 +20,7 @@ namespace {
 const std::string on_cifar = on_vit + "--data cifar --batch 6 --schedule constant ";
 const std::string on_simt = on_cifar + "--device simt ";
 const std::string endless_on_simt =
-    on_vit + "--data synthetic --batch 2 --steps 100000 --device simt --out run --timeout 2 ";
+    on_vit + "--data synthetic --batch 2 --steps 100000 --device simt --out run --timeout ";
 
 class ProgramOnSimt : public ProgramTest {
  protected:
@@ -90,10 +90,12 @@ TEST_F(ProgramOnSimt, TrainsOnSeveralMachinesAsOnOne) {
 
 TEST_F(ProgramOnSimt, AnotherMachineThatDiesOrStops) {
   for (const int signal : {SIGKILL, SIGSTOP}) {
-    const auto two = two_machines(
-        folder_.path(), on_vit + "--data synthetic --batch 2 --steps 100000 " +
-                            "--device simt --timeout 2 --out run" + std::to_string(signal));
-    ASSERT_TRUE(wait_for(in("run" + std::to_string(signal) + "/metrics.jsonl"), "\"step\":2,"));
+    const auto two =
+        two_machines(folder_.path(), on_vit + "--data synthetic --batch 2 --steps 100000 " +
+                                         "--device simt --out run" + std::to_string(signal) +
+                                         (signal == SIGKILL ? " --timeout 3600" : " --timeout 2"));
+    ASSERT_TRUE(
+        two[0]->wait_for(in("run" + std::to_string(signal) + "/metrics.jsonl"), "\"step\":2,"));
     kill(two[1]->pid(), signal);
     const Finished end = two[0]->wait();
     EXPECT_EQ(end.code, 1);
@@ -129,7 +131,8 @@ TEST_F(ProgramOnSimt, ARankThatDiesOrHangsInACollective) {
   for (const std::string fault : {"die", "hang"}) {
     std::filesystem::remove_all(in("run"));
     setenv("SIMT_NCCL_FAULT", (fault + ":1:7").c_str(), 1);
-    Program run(folder_.path(), "-n 2 " + endless_on_simt);
+    // A death is noticed without it.
+    Program run(folder_.path(), "-n 2 " + endless_on_simt + (fault == "die" ? "3600" : "2"));
     unsetenv("SIMT_NCCL_FAULT");
     const Finished end = run.wait();
     EXPECT_EQ(end.code, fault == "die" ? 128 + SIGKILL : 1);
@@ -165,7 +168,7 @@ TEST_F(ProgramOnSimt, ARankMayTakeLongForItsFirstUpdate) {
     go(words + "first");
   }
   const Variable fault("SIMT_NCCL_FAULT", "slow:1:20");
-  const Finished end = run("-n 2 " + endless_on_simt);  // which doesn't save so soon
+  const Finished end = run("-n 2 " + endless_on_simt + "2");  // which doesn't save so soon
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)")) << end.errors;
 }
@@ -195,9 +198,9 @@ TEST_F(ProgramOnSimt, EqualRunsGiveEqualBitsBesideAnNvswitch) {
 }
 
 TEST_F(ProgramOnSimt, ARankThatIsStopped) {
-  Program run(folder_.path(), "-n 2 " + endless_on_simt);
+  Program run(folder_.path(), "-n 2 " + endless_on_simt + "2");
   const pid_t victim = run.worker(1);
-  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
   kill(victim, SIGSTOP);
   const Finished end = run.wait();
   EXPECT_EQ(end.code, 1);

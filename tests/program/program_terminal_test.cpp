@@ -49,8 +49,10 @@ class ProgramTerminal : public ProgramTest {
       }
     };
     // The last line is printed before the program ends.
-    for (const double start = seconds_now(); seconds_now() - start < 60; read_all(100))
-      if (has(text, window.last) && text.ends_with("\n")) break;
+    wait_until([&] {
+      read_all(100);
+      return program.has_ended() || (has(text, window.last) && text.ends_with("\n"));
+    });
     const Finished end = program.wait();
     read_all(0);
     EXPECT_EQ(end.code, 0) << end.errors;

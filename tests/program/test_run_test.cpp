@@ -71,8 +71,8 @@ TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
       "echo '[ RUN      ] A.Two'\n"
       "echo 'tests/a.cpp:1: Failure'\n"
       "echo '[  FAILED  ] A.Two, where GetParam() = 3 (20 ms)'\n"
-      // It continues when the failure is in the output; without it, the test fails after 30 s.
-      "for n in $(seq 300); do grep -q a.cpp:1 " +
+      // It continues when the failure is in the output; without it, the test fails after 5 minutes.
+      "for n in $(seq 3000); do grep -q a.cpp:1 " +
           (folder_ / "output") +
           " && seen=1 && break; sleep 0.1; done\n"
           "[ \"$seen\" ] && echo '[  PASSED  ] 1 test.'\n"

@@ -91,7 +91,7 @@ class SimtNcclRanks : public SimtHostTest {
   static void expect_said(Ranks ranks, const std::string& line) {
     std::string said;
     for (const auto& rank : ranks) {
-      const Ending ending = rank->wait(8);
+      const Ending ending = rank->wait();
       EXPECT_GT(ending.code, 0);
       said += ending.errors;
     }
@@ -134,23 +134,22 @@ TEST_F(SimtNcclRanks, OtherStreamsRunBesideACollective) {
 TEST_F(SimtNcclRanks, ALinkTakesTimeBesideOtherStreams) {
   Ranks ranks = start(2, 0, [=](const Rank& rank) {
     setenv("SIMT_NCCL_LINK", "4", 1);
-    rank.fill(1);
     float* other = device_array();
-    const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    };
-    rank.sum(many, rank.a);
-    ok(cudaMemsetAsync(other, 0, bytes, rank.b));
-    synchronize(rank.b);
-    const double beside = seconds();
-    synchronize(rank.a);
-    const double all = seconds();
-    if (!(beside < 0.09 && all >= 0.1)) {
-      fprintf(stderr, "beside it %.3f s, in all %.3f s\n", beside, all);
-      return 1;
+    bool beside = false;  // stream b is done, the link not; of several times one must do
+    for (int time = 0; time < 5; ++time) {
+      rank.fill(1);
+      const double start = test::seconds_now();
+      rank.sum(many, rank.a);
+      ok(cudaMemsetAsync(other, 0, bytes, rank.b));
+      synchronize(rank.b);
+      beside = beside || cudaStreamQuery(rank.a) == cudaErrorNotReady;
+      synchronize(rank.a);
+      if (const double all = test::seconds_now() - start; all < 0.1 || !rank.holds(2)) {
+        fprintf(stderr, "in all %.3f s\n", all);
+        return 1;
+      }
     }
-    return rank.holds(2) ? end_of(rank) : 1;
+    return beside ? end_of(rank) : 2;
   });
   test::expect_all_end_well(ranks);
 }
@@ -306,7 +305,7 @@ TEST_F(SimtNcclRanks, AWaitForARankThatHasEnded) {
     synchronize(rank.a);
     return 0;
   });
-  const Ending ending = ranks[0]->wait(8);
+  const Ending ending = ranks[0]->wait();
   EXPECT_EQ(ending.code, 1);
   EXPECT_EQ(ending.errors,
             "simt: deadlock: rank 0 waits in ncclAllReduce for rank 1 (operation 1 of communicator "
@@ -325,7 +324,7 @@ TEST_F(SimtNcclRanks, AnExchangeWithARankThatIsKilled) {
     synchronize(rank.a);
     return 0;
   });
-  const Ending ending = ranks[0]->wait(8);
+  const Ending ending = ranks[0]->wait();
   EXPECT_EQ(ending.code, 1);
   EXPECT_EQ(
       ending.errors,
@@ -340,7 +339,7 @@ TEST_F(SimtNcclRanks, CollectivesThatDontMatch) {
     return 0;
   });
   std::string said;
-  for (const auto& rank : ranks) said += rank->wait(8).errors;
+  for (const auto& rank : ranks) said += rank->wait().errors;
   const std::string one =
                         "simt: rank 0 calls ncclAllReduce<float> of 10 where rank 1 calls "
                         "ncclAllReduce<float> of 11 (operation 1 of communicator 0)\n",

@@ -147,7 +147,7 @@ TEST_F(Completion, ZshOffersThem) {
   write_text(in("ask"), std::string(ask_zsh));
   in_folder("zsh -n complete");
   const auto completed = [&](const std::string& line) {
-    return in_folder("timeout 30 zsh -f ask \"" + line + "\"");
+    return in_folder("timeout 300 zsh -f ask \"" + line + "\"");
   };
   EXPECT_EQ(completed("./launcher vit"),
             "vit_large|vit_large_distilled|vit_tiny|vit_tiny_distilled|");

@@ -24,7 +24,7 @@ class Browser : public testing::Test {
   std::string drawn(const std::string& html, bool whole = true) {
     write_text(folder_ / "page.html", html);
     const std::string command =
-        "timeout 60 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage"
+        "timeout 300 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage"
         " --user-data-dir='" +
         folder_ / "profile" + "' --enable-logging=stderr --dump-dom 'file://" +
         folder_ / "page.html" + "' 2>'" + folder_ / "log" + "'";

@@ -233,11 +233,10 @@ TEST_F(TensorBoardRuns, HasTheOptionsAsParameters) {
 // Killed after its checkpoint: the steps behind it were logged, and come again.
 TEST_F(TensorBoardRuns, AResumedRunShowsNoStepTwice) {
   Program run(folder_.path(), words("--epochs 100 --save-every 3steps"));
-  ASSERT_TRUE(wait_for(in("run/metrics.jsonl"), "\"step\":5,"));
-  ASSERT_TRUE(wait_for(in("run/last/state.json"), "crc32c"));
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":5,"));
+  ASSERT_TRUE(run.wait_for(in("run/last/state.json"), "crc32c"));
   const auto shown = [this] { return events_of(paths_in(in("run"))[0]).back().step(); };
-  for (const double start = seconds_now(); shown() <= 3 && seconds_now() - start < 30;)
-    usleep(1000);
+  ASSERT_TRUE(wait_until([&] { return shown() > 3; }));
   kill(-run.pid(), SIGKILL);
   run.wait();
   const int64_t saved = load_checkpoint(in("run")).step;

@@ -25,11 +25,10 @@ class KilledCommands : public ProgramTest {
     go("data list photos list.txt");
     go("data pack list.txt out --name x");
   }
-  // Whether the folder soon holds so many names.
+  // Waits until the folder holds so many names.
   bool come_to(const std::string& folder, size_t count) const {
-    for (const double begin = seconds_now(); seconds_now() < begin + 20; usleep(1000))
-      if (fs::exists(in(folder)) && names_in(in(folder)).size() == count) return true;
-    return false;
+    return wait_until(
+        [&] { return fs::exists(in(folder)) && names_in(in(folder)).size() == count; });
   }
   static std::string partial(const std::string& name, pid_t pid) {
     return name + ".partial-" + std::to_string(pid);

@@ -344,7 +344,7 @@ TEST_P(Pipelined, TrainsAsTheWhole) {
     SCOPED_TRACE(std::to_string(processes) + " processes");
     Child launcher(
         [&] { return launch_workers(processes, cpu ? "pipelined cpu" : "pipelined simt"); });
-    const Ending ending = launcher.wait(300);
+    const Ending ending = launcher.wait();
     EXPECT_EQ(ending.code, 0) << ending.errors;
   }
 }

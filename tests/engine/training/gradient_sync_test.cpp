@@ -84,7 +84,7 @@ TEST_P(Channels, ChangeNoBit) {
   if (!is_built(GetParam())) GTEST_SKIP() << "not built";
   const std::string device = GetParam() == DeviceKind::cpu ? "cpu" : "simt";
   Child launcher([&] { return launch_workers(2, "channels " + device); });
-  const Ending ending = launcher.wait(120);
+  const Ending ending = launcher.wait();
   EXPECT_EQ(ending.code, 0) << ending.errors;
 }
 
