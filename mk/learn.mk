@@ -1,13 +1,17 @@
 # make try, see simt/README.md: a .cu file with a main() becomes a program on the stand-in, which
 # takes g++ and perl alone.
 .PHONY: try
-# run: under the sanitizers, so that errors name their line; debug: for gdb.
-try_run_object := -O1 -g1 -fsanitize=address
-try_run_program := -O1 -g $(sanitizers)
+# run: with sanitizers, so that errors name their line; debug: for gdb. g++ doesn't combine the thread
+# sanitizer's calls, by which races are found (simt/races), with AddressSanitizer's: the former are
+# given what the latter's library knows.
+try_run_object := -O1 -g1 -fsanitize=address -DSIMT_RACES
+try_run_file := -O1 -g -fsanitize=thread,undefined -fno-sanitize-recover=all $(access_calls) \
+  --param tsan-distinguish-volatile=1
+try_run_program := -fsanitize=address,undefined
 try_debug_object := -O0 -g
-try_debug_program := -O0 -g
-try_compile = $(CXX) -I. -Isimt/include -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
-try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device host try)
+try_debug_file := -O0 -g
+try_compile = $(CXX) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
+try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device host try check $(if $(filter run,$(1)),races))
 # All of simt/device as one file, all of host as another: a third of the time.
 define try_rules
 $(BUILD)/try/$(1)/%.cpp: simt/%
@@ -15,14 +19,19 @@ $(BUILD)/try/$(1)/%.cpp: simt/%
 $(BUILD)/try/$(1)/%.o: $(BUILD)/try/$(1)/%.cpp
 	@echo "compile   simt/$$* (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -Wno-subobject-linkage -c -o $$@ $$<
 $(BUILD)/try/$(1)/try.o: simt/try.cpp
+$(BUILD)/try/$(1)/check.o: kernels/cuda/check.cpp
+$(BUILD)/try/$(1)/try.o $(BUILD)/try/$(1)/check.o:
 	@mkdir -p $$(@D) && echo "compile   $$< (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -c -o $$@ $$<
 endef
 $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
-.SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device host))
+# These calls are most of what a watched program does.
+$(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON
+.SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device host races))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
-try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
-  $(try_compile) $(try_$(1)_program) -include simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
-    -o "$(4)" "$(4).cpp" $(call try_objects,$(1))
+try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && { \
+  { LC_ALL=C $(try_compile) $(try_$(1)_file) -include simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
+    -c -o "$(4).o" "$(4).cpp" && $(CXX) $(try_$(1)_program) -pthread -o "$(4)" "$(4).o" $(call try_objects,$(1)); } \
+    2>"$(4).errors" || { simt/name_missing "$(2)" "$(4).errors"; exit 2; }; } && cat "$(4).errors" >&2
 
 # A DEFINE that nothing reads is a slip; without it the program would run as if nothing were planted.
 refuse_unread = folder=$$(dirname "$(FILE)"); grep -qsw -e $(1) "$(FILE)" "$$folder"/*.h "$$folder"/*.cuh || { \

@@ -12,6 +12,8 @@
 #include <sstream>
 #include <string>
 
+#include "simt/races/races.h"
+
 namespace simt {
 namespace {
 
@@ -30,7 +32,8 @@ std::string place_in(const std::string& report) {
     const std::string place = line.substr(file + 1);
     const bool ours =
         place.find("simt/device/") != place.npos || place.find("simt/host/") != place.npos ||
-        place.find("simt/include/") != place.npos || place.find("simt/try.") != place.npos;
+        place.find("simt/include/") != place.npos || place.find("simt/try.") != place.npos ||
+        place.find("simt/races/") != place.npos;
     if (!ours && !place.starts_with("/usr/") && !place.starts_with("../")) return place;
   }
   return {};
@@ -88,10 +91,15 @@ std::string missed() {
 // A program that believes all went well is told what it missed.
 void at_exit(int status, void*) {
   const std::string text = status == 0 ? missed() : "";
-  if (text.empty()) return;
   std::fflush(nullptr);
-  std::fprintf(stderr, "simt: %s\n", text.c_str());
-  std::_Exit(1);
+  if (!text.empty()) std::fprintf(stderr, "simt: %s\n", text.c_str());
+  bool races = false;
+  if constexpr (watching) {
+    const std::string words = Races::instance().last_words();
+    if (!words.empty()) std::fprintf(stderr, "simt: %s\n", words.c_str());
+    races = Races::instance().found() != 0;
+  }
+  if (!text.empty() || (races && status == 0)) std::_Exit(1);
 }
 
 [[maybe_unused]] const bool registered = on_exit(at_exit, nullptr) == 0;

@@ -37,6 +37,7 @@ class Launcher {
   // As on a GPU: an error is kept for cudaGetLastError.
   template <class... Args>
   void operator()(Args... args) const {
+    refuse_in_kernel("launches a kernel, but the stand-in lacks dynamic parallelism,", site_);
     Asked& asked = ask(kernel_, site_);
     const auto body = [=, &asked, call = call_] {
       asked.ran.store(true, std::memory_order_relaxed);
@@ -79,12 +80,23 @@ class Launcher {
 template <class T>
 T& shared_variable(const char* name, Site site = Site::current()) {
   static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
-  return *static_cast<T*>(shared_variable(name, sizeof(T), site));
+  return *static_cast<T*>(shared_variable(name, sizeof(T), Extents::type<T>(), site));
 }
 // extern __shared__ T name[];
 template <class T>
-T* shared_memory_of_launch() {
-  return static_cast<T*>(shared_memory(sizeof(T)));
+T* shared_memory_of_launch(const char* name) {
+  return static_cast<T*>(shared_memory(sizeof(T), name, Extents::type<T[]>()));
+}
+
+// cudaMalloc(&x, bytes), and so that messages say x.
+template <class Allocate, class T, class... Args>
+cudaError_t allocate_named(Allocate allocate, const char* words, T** p, Args... args) {
+  const cudaError_t error = allocate(p, args...);
+  const std::string all = words;
+  constexpr bool is_typed = !std::is_void_v<T>;
+  if constexpr (is_typed)
+    if (error == cudaSuccess) label(*p, all.substr(0, all.find(',')).c_str(), sizeof(T));
+  return error;
 }
 
 // __constant__ T name = values;  Kernels can't write it, nor the host touch it.
@@ -111,6 +123,12 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t
   return cudaMemcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes, kind);
 }
 
+#define SIMT_NAMED(function, ...)                                                                \
+  ::simt::allocate_named([](auto... simt_all) { return (function)(simt_all...); }, #__VA_ARGS__, \
+                         __VA_ARGS__)
+#define cudaMalloc(...) SIMT_NAMED(cudaMalloc, __VA_ARGS__)
+#define cudaMallocManaged(...) SIMT_NAMED(cudaMallocManaged, __VA_ARGS__)
+
 constexpr float2 make_float2(float x, float y) { return {x, y}; }
 constexpr float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
@@ -122,14 +140,6 @@ constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define __sinf ::simt_cuda::__sinf
 #define __cosf ::simt_cuda::__cosf
 
-// Functions that learners often begin with and that the stand-in lacks: a compile error says so.
-template <class T>
-cudaError_t cudaMallocManaged(T**, size_t, unsigned = 1) {
-  static_assert(!sizeof(T), "no managed memory on the stand-in: use cudaMalloc and cudaMemcpy");
-  return cudaErrorNotSupported;
-}
+// Learners often begin with it, and the stand-in lacks it: simt/name_missing says why.
 template <std::floating_point T>
-T atomicAdd(T*, std::type_identity_t<T>) {
-  static_assert(!sizeof(T), "no atomics on floats on the stand-in: sums would depend on the order");
-  return {};
-}
+T atomicAdd(T*, std::type_identity_t<T>) = delete;

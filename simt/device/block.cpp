@@ -20,6 +20,8 @@ bool is_same(Site a, Site b) {
          !std::strcmp(a.file_name(), b.file_name());
 }
 
+Place place_of(Site site) { return Races::place_of_site(std::bit_cast<void*>(site)); }
+
 void land(const Copy& copy) {
   if (copy.from_bytes) std::memcpy(copy.to, copy.from, copy.from_bytes);
   std::memset(static_cast<char*>(copy.to) + copy.from_bytes, 0, copy.bytes - copy.from_bytes);
@@ -39,6 +41,7 @@ bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
   block = nullptr;
   running_ = &host_;
   if constexpr (counting) Recorder::here().end();
+  if constexpr (watching) Races::instance().end_block();
   if (error_.empty()) error_ = overrun();
   if (error_.empty()) return true;
   char where[max_description];
@@ -72,6 +75,10 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
     t.copies.clear();
   }
   all_ = {.size = n, .awaited = n};
+  for (NumberedGate& gate : numbered_) {
+    static_cast<Gate&>(gate) = {.size = n};
+    gate.come.clear();
+  }
   for (unsigned begin = 0; begin < n; begin += warp_size) {
     WarpGate& warp = warps_[begin / warp_size];
     const unsigned size = std::min(warp_size, n - begin);
@@ -86,6 +93,12 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   if constexpr (counting) {
     Recorder::here().begin(n);
     Recorder::here().shared_memory(shared_.data(), shared_.bytes());
+  }
+  shared_name_ = nullptr;
+  if constexpr (watching) {
+    Races::name_shared = [](uintptr_t address) { return block->name_shared(address); };
+    Races::instance().begin_block({index.x, index.y, index.z}, n);
+    Races::instance().shared_memory(shared_.data(), shared_.bytes());
   }
   for (SharedVariable& v : variables_) v.used = false;
   random_ = {random_seed};
@@ -182,6 +195,7 @@ inline void Block::go_on() {
 
 void Block::wait_for_block(Site site) {
   if (come_to(all_, site)) {
+    if constexpr (watching) Races::instance().wait_all();
     if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
     open(all_);
   }
@@ -193,11 +207,44 @@ unsigned Block::count_in_block(bool yes, Site site) {
   votes_ += yes;
   if (come_to(all_, site)) {
     count_ = std::exchange(votes_, 0);
+    if constexpr (watching) Races::instance().wait_all();
     if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
     open(all_);
   }
   go_on();
   return count_;
+}
+
+void Block::wait_at_barrier(unsigned id, unsigned threads, Site site) {
+  if (id >= numbered_.size() || threads > threads_.size() || threads % warp_size) {
+    describe_misuse("waits at barrier " + std::to_string(id) + " for " + std::to_string(threads) +
+                        " threads, but there are 16 barriers, for whole warps,",
+                    site);
+    leave();
+  }
+  NumberedGate& gate = numbered_[id];
+  if (!threads) threads = static_cast<unsigned>(threads_.size());
+  if (gate.arrived && gate.awaited != threads) {
+    describe_misuse("waits at barrier " + std::to_string(id) + " for " + std::to_string(threads) +
+                        " threads, but another for " + std::to_string(gate.awaited) + ",",
+                    site);
+    leave();
+  }
+  gate.awaited = threads;
+  running_->gate = &gate, running_->site = site;
+  gate.come.push_back(running_);
+  if (++gate.arrived == threads) {
+    if constexpr (watching) {
+      std::vector<unsigned> come;
+      for (const Thread* t : gate.come) come.push_back(t->id);
+      Races::instance().wait(come);
+    }
+    gate.arrived = 0;
+    if (order != Order::reverse) std::reverse(gate.come.begin(), gate.come.end());
+    ready_.insert(ready_.end(), gate.come.begin(), gate.come.end());
+    gate.come.clear();
+  }
+  go_on();
 }
 
 // The gate of these lanes of the caller's warp, without lanes beyond the end of the block.
@@ -223,8 +270,18 @@ inline WarpGate& Block::gate_of(uint32_t mask, Site site) {
 
 void Block::wait_for_lanes(uint32_t mask, Site site) {
   WarpGate& gate = gate_of(mask, site);
-  if (come_to(gate, site)) open(gate);
+  if (come_to(gate, site)) {
+    if constexpr (watching) order_lanes(gate);
+    open(gate);
+  }
   go_on();
+}
+
+void Block::order_lanes(const Gate& gate) const {
+  std::vector<unsigned> lanes;
+  for (unsigned i = 0; i < gate.size; ++i)
+    if (gate.whole || gate.mask >> i & 1) lanes.push_back(gate.begin + i);
+  Races::instance().wait(lanes);
 }
 
 // As in count_in_block.
@@ -274,8 +331,10 @@ void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site 
   gate.hands[lane(gate)] = hand;
   if (come_to(gate, site)) {
     if constexpr (counting) Recorder::here().pause();  // the lanes' own accesses are noted
+    if constexpr (watching) Races::instance().pause();
     do_work(work, gate.hands);
     if constexpr (counting) Recorder::here().resume(running_->id);
+    if constexpr (watching) Races::instance().resume(running_->id);
     open(gate);
   }
   go_on();
@@ -283,14 +342,15 @@ void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site 
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-void* Block::shared_memory(size_t bytes) {
+void* Block::shared_memory(size_t bytes, const char* name, Extents extents) {
+  if (name) shared_name_ = name, shared_extents_ = extents;
   if (bytes <= shared_.bytes()) return shared_.data();
   error_ = "launched with " + std::to_string(shared_.bytes()) +
            " bytes of shared memory, but uses " + std::to_string(bytes);
   leave();
 }
 
-void* Block::shared_variable(const char* name, size_t bytes, Site site) {
+void* Block::shared_variable(const char* name, size_t bytes, Extents extents, Site site) {
   constexpr size_t most = 48 * 1024;
   size_t together = bytes;
   SharedVariable* mine = nullptr;
@@ -308,9 +368,11 @@ void* Block::shared_variable(const char* name, size_t bytes, Site site) {
                     site);
     leave();
   }
-  if (!mine) mine = &variables_.emplace_back(SharedVariable{.name = name, .site = site});
+  if (!mine)
+    mine = &variables_.emplace_back(SharedVariable{.name = name, .extents = extents, .site = site});
   mine->used = true;
   mine->memory.prepare(bytes);
+  if constexpr (watching) Races::instance().shared_memory(mine->memory.data(), bytes);
   return mine->memory.data();
 }
 
@@ -326,6 +388,8 @@ void Block::check_aligned(const void* p, size_t bytes, const char* what, Site si
 void Block::check_shared(const void* p, size_t bytes, const char* what, Site site) {
   check_aligned(p, bytes, what, site);
   if (shared_.holds(p, bytes)) return;
+  for (const SharedVariable& v : variables_)
+    if (v.used && v.memory.holds(p, bytes)) return;
   describe_misuse("calls " + std::string(what) + " outside shared memory", site);
   leave();
 }
@@ -336,15 +400,19 @@ void Block::copy_async(const Copy& copy) {
         __asan_region_is_poisoned(const_cast<void*>(copy.from), copy.from_bytes))
       return land(copy);
   const bool at_once = order == Order::reverse || (order == Order::random && random_() % 2);
-  if (at_once) return land(copy);
   running_->copies.push_back(copy);
   running_->copies.back().group = running_->copy_groups;
+  running_->copies.back().has_landed = at_once;
+  if (at_once) land(copy);
 }
 
 void Block::copy_wait(unsigned pending) {
   auto& copies = running_->copies;
   auto copy = copies.begin();
-  for (; copy != copies.end() && copy->group + pending < running_->copy_groups; ++copy) land(*copy);
+  for (; copy != copies.end() && copy->group + pending < running_->copy_groups; ++copy) {
+    if (!copy->has_landed) land(*copy);
+    if constexpr (watching) Races::instance().copy_ends(copy->to, copy->bytes);
+  }
   copies.erase(copies.begin(), copy);
 }
 
@@ -357,6 +425,9 @@ void Block::fail(const char* what, Site site) {
 
 void wait_for_block(Site site) { block->wait_for_block(site); }
 unsigned count_in_block(bool yes, Site site) { return block->count_in_block(yes, site); }
+void wait_at_barrier(unsigned id, unsigned threads, Site site) {
+  block->wait_at_barrier(id, threads, site);
+}
 void wait_for_lanes(uint32_t mask, Site site) { block->wait_for_lanes(mask, site); }
 uint32_t ballot(uint32_t mask, bool yes, Site site) { return block->ballot(mask, yes, site); }
 uint64_t shuffle(uint32_t mask, uint64_t bits, From from, unsigned argument, unsigned width,
@@ -367,9 +438,11 @@ void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
   block->wait_with_hand(hand, work, do_work, site);
 }
 
-void* shared_memory(size_t bytes) { return block->shared_memory(bytes); }
-void* shared_variable(const char* name, size_t bytes, Site site) {
-  return block->shared_variable(name, bytes, site);
+void* shared_memory(size_t bytes, const char* name, Extents extents) {
+  return block->shared_memory(bytes, name, extents);
+}
+void* shared_variable(const char* name, size_t bytes, Extents extents, Site site) {
+  return block->shared_variable(name, bytes, extents, site);
 }
 void check_aligned(const void* p, size_t bytes, const char* what, Site site) {
   block->check_aligned(p, bytes, what, site);
@@ -381,6 +454,8 @@ void check_ldmatrix(const void* row, Site site) {
   block->check_shared(row, 16, "ldmatrix", site);
   if constexpr (counting)
     Recorder::here().note(__builtin_return_address(0), AccessKind::ldmatrix, 16, row);
+  if constexpr (watching)
+    if (Races::runs()) Races::instance().note(place_of(site), Touch::read, row, 16);
 }
 void count_mma() {
   if constexpr (counting) ++Recorder::here().counters.mma_m16n8k16;
@@ -393,11 +468,19 @@ void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Sit
     Recorder::here().note(place, AccessKind::store, unsigned(bytes), to);
     if (from_bytes) Recorder::here().note(place, AccessKind::cp_async, unsigned(from_bytes), from);
   }
+  if constexpr (watching)
+    if (Races::runs()) {
+      if (from_bytes) Races::instance().note(place_of(site), Touch::read, from, from_bytes);
+      Races::instance().copy_begins(place_of(site), to, bytes);
+    }
   block->copy_async({to, from, bytes, from_bytes, 0});
 }
 void copy_commit() { block->copy_commit(); }
 void copy_wait(unsigned pending) { block->copy_wait(pending); }
 
 void fail(const char* what, Site site) { block->fail(what, site); }
+void refuse_in_kernel(const char* what, Site site) {
+  if (block) block->fail(what, site);
+}
 
 }  // namespace simt

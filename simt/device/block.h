@@ -2,6 +2,7 @@
 // Each warp runs as far ahead of the others as possible, so that a missing barrier changes the
 // result. No schedule depends on time, so neither results nor errors do.
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -13,6 +14,7 @@
 #include "simt/device/fiber.h"
 #include "simt/device/launch.h"
 #include "simt/device/shared_memory.h"
+#include "simt/races/races.h"
 
 namespace simt {
 
@@ -24,6 +26,7 @@ struct Copy {
   const void* from;
   size_t bytes, from_bytes;
   unsigned group;
+  bool has_landed = false;
 };
 
 struct Thread {
@@ -50,6 +53,11 @@ struct Gate {
   }
 };
 
+// One of the barriers with a number, at which any threads wait for each other.
+struct NumberedGate : Gate {
+  std::vector<Thread*> come;
+};
+
 // Values that the lanes of a warp exchange. Double-buffered: a lane may reach the next shuffle
 // before another has read its value of this one.
 struct WarpGate : Gate {
@@ -67,6 +75,7 @@ struct Random {  // a linear congruential generator: short and fast
 // A __shared__ variable, fresh in each block that reaches its declaration.
 struct SharedVariable {
   const char* name;
+  Extents extents;
   Site site;
   bool used = false;  // in this block
   SharedMemory memory{};
@@ -87,16 +96,19 @@ class Block {
   // Counts blocks begun: while it stays the same, the block may be spinning (watch.h).
   uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
   bool on_guard_page(const void* address) const;
+  // "tile[3][0]", or "byte 12 of its shared memory"
+  std::string name_shared(uintptr_t address) const;
 
   // Called by the running thread: see device.h.
   void wait_for_block(Site);
   unsigned count_in_block(bool yes, Site);
+  void wait_at_barrier(unsigned id, unsigned threads, Site);
   void wait_for_lanes(uint32_t mask, Site);
   uint32_t ballot(uint32_t mask, bool yes, Site);
   uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
   void wait_with_hand(void* hand, const void* work, WarpWork, Site);
-  void* shared_memory(size_t bytes);
-  void* shared_variable(const char* name, size_t bytes, Site);
+  void* shared_memory(size_t bytes, const char* name, Extents);
+  void* shared_variable(const char* name, size_t bytes, Extents, Site);
   void check_aligned(const void* p, size_t bytes, const char* what, Site);
   void check_shared(const void* p, size_t bytes, const char* what, Site);
   void copy_async(const Copy&);
@@ -110,6 +122,7 @@ class Block {
   void become(Thread& t) {
     running_ = &t, threadIdx = t.index;
     if constexpr (counting) Recorder::here().resume(t.id);
+    if constexpr (watching) Races::instance().resume(t.id);
   }
   void switch_to(Thread&);
   [[noreturn]] void leave();
@@ -118,6 +131,7 @@ class Block {
   void open(Gate&);
   void go_on();
   void count_until(const Gate&);
+  void order_lanes(const Gate&) const;
   Thread& pick();
   WarpGate& gate_of(uint32_t mask, Site);
   unsigned lane(const Gate& warp) const { return running_->id - warp.begin; }
@@ -142,11 +156,14 @@ class Block {
   unsigned live_ = 0;           // threads that have not returned
   std::vector<Thread*> ready_;  // the last one resumes next
   Gate all_;
+  std::array<NumberedGate, 16> numbered_;
   unsigned votes_ = 0, count_ = 0;  // for count_in_block
   std::vector<WarpGate> warps_;
   std::deque<WarpGate> partial_;  // for masks that name only some lanes of a warp
   Stacks stacks_;
   SharedMemory shared_;
+  const char* shared_name_ = nullptr;  // if the kernel has one for all
+  Extents shared_extents_{};
   std::deque<SharedVariable> variables_;
   Random random_{};
 };

@@ -64,6 +64,29 @@ void Block::describe_two_sites(const Gate& gate, Site site) {
            at(gate.earliest->site);
 }
 
+// "[3][0]": the element with this number of an array.
+std::string Extents::index(size_t element) const {
+  std::string text;
+  for (unsigned i = rank; i-- > 0;) {
+    text = "[" + std::to_string(i ? element % of[i] : element) + "]" + text;
+    element /= std::max<size_t>(of[i], 1);
+  }
+  return text;
+}
+
+std::string Block::name_shared(uintptr_t address) const {
+  const auto* const p = reinterpret_cast<const void*>(address);
+  const auto offset = [=](const SharedMemory& memory) {
+    return address - reinterpret_cast<uintptr_t>(memory.data());
+  };
+  for (const SharedVariable& v : variables_)
+    if (v.used && v.memory.holds(p, 1))
+      return v.name + v.extents.index(offset(v.memory) / v.extents.element_bytes);
+  if (shared_name_)
+    return shared_name_ + shared_extents_.index(offset(shared_) / shared_extents_.element_bytes);
+  return "byte " + std::to_string(offset(shared_)) + " of its shared memory";
+}
+
 std::string Block::overrun() const {
   if (std::string error = shared_.overrun(); !error.empty()) return error;
   for (const SharedVariable& v : variables_)

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
+#include <string>
 #include <type_traits>
 
 #include "simt/counters/counting.h"
@@ -23,11 +24,14 @@ namespace simt {
 using Site = std::source_location;  // a place in a kernel, for messages
 inline constexpr uint32_t all_lanes = ~0u;
 
-// ---- Waiting. All threads must reach the same line. A mask names lanes of the caller's warp;
+// ---- Waiting. All threads must reach the same line, but for wait_at_barrier. A mask names lanes of the caller's warp;
 // lanes beyond the end of the block are ignored. -------------------------------------------------
 
 void wait_for_block(Site);
 unsigned count_in_block(bool yes, Site);  // waits; how many threads said yes
+
+// Waits at one of 16 barriers until so many threads of the block have come, 0: all.
+void wait_at_barrier(unsigned id, unsigned threads, Site);
 
 void wait_for_lanes(uint32_t mask, Site);
 uint32_t ballot(uint32_t mask, bool yes, Site);  // waits; the lanes that said yes
@@ -55,9 +59,25 @@ void collective(Hand& mine, Site site, const Work& work) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-void* shared_memory(size_t bytes);  // refuses more than the launch asked for
+// Of an array, for messages that name an element.
+struct Extents {
+  size_t element_bytes = 1;
+  unsigned rank = 0;
+  size_t of[4] = {};
+
+  template <class T>
+  static constexpr Extents type() {
+    static_assert(std::rank_v<T> <= 4);
+    return {sizeof(std::remove_all_extents_t<T>),
+            std::rank_v<T>,
+            {std::extent_v<T, 0>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>}};
+  }
+  std::string index(size_t element) const;
+};
+// Refuses more than the launch asked for. `name`: the kernel's for all of it.
+void* shared_memory(size_t bytes, const char* name = nullptr, Extents = {});
 // A __shared__ variable, by the place of its declaration.
-void* shared_variable(const char* name, size_t bytes, Site);
+void* shared_variable(const char* name, size_t bytes, Extents, Site);
 
 // Refuse pointers not aligned to `bytes`, or (check_shared) outside shared memory. `what` names the
 // access.
@@ -79,6 +99,8 @@ void copy_wait(unsigned pending);  // until at most `pending` committed groups a
 
 // Ends the launch: "KERNEL: block (0,0,0): thread (3,0,0) WHAT at FILE:LINE:COLUMN".
 [[noreturn]] void fail(const char* what, Site);
+// Fails if a kernel runs on this host thread.
+void refuse_in_kernel(const char* what, Site);
 
 }  // namespace simt
 

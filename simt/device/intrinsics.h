@@ -25,6 +25,14 @@ inline int __syncthreads_or(int predicate, simt::Site site = simt::Site::current
 inline int __syncthreads_and(int predicate, simt::Site site = simt::Site::current()) {
   return simt::count_in_block(predicate == 0, site) == 0;
 }
+// bar.sync: `threads` of the block, or all, wait for each other, at any lines.
+inline void __barrier_sync(unsigned id, simt::Site site = simt::Site::current()) {
+  simt::wait_at_barrier(id, 0, site);
+}
+inline void __barrier_sync_count(unsigned id, unsigned threads,
+                                 simt::Site site = simt::Site::current()) {
+  simt::wait_at_barrier(id, threads, site);
+}
 inline void __syncwarp(unsigned mask = ~0u, simt::Site site = simt::Site::current()) {
   simt::wait_for_lanes(mask, site);
 }
@@ -86,68 +94,86 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
 template <class T>
 concept AtomicInteger = std::is_integral_v<T> && sizeof(T) >= 4;
 
+// Inlined, as the loads and stores below: an access is the caller's, whose line messages name.
 template <AtomicInteger T>
-T atomicAdd(T* p, std::type_identity_t<T> x) {
-  return std::atomic_ref(*p).fetch_add(x);
+[[gnu::always_inline]] inline T atomicAdd(T* p, std::type_identity_t<T> x) {
+  return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicInteger T>
-T atomicSub(T* p, std::type_identity_t<T> x) {
-  return std::atomic_ref(*p).fetch_sub(x);
+[[gnu::always_inline]] inline T atomicSub(T* p, std::type_identity_t<T> x) {
+  return __atomic_fetch_sub(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicInteger T>
-T atomicAnd(T* p, std::type_identity_t<T> x) {
-  return std::atomic_ref(*p).fetch_and(x);
+[[gnu::always_inline]] inline T atomicAnd(T* p, std::type_identity_t<T> x) {
+  return __atomic_fetch_and(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicInteger T>
-T atomicOr(T* p, std::type_identity_t<T> x) {
-  return std::atomic_ref(*p).fetch_or(x);
+[[gnu::always_inline]] inline T atomicOr(T* p, std::type_identity_t<T> x) {
+  return __atomic_fetch_or(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicInteger T>
-T atomicExch(T* p, std::type_identity_t<T> x) {
-  return std::atomic_ref(*p).exchange(x);
+[[gnu::always_inline]] inline T atomicXor(T* p, std::type_identity_t<T> x) {
+  return __atomic_fetch_xor(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicInteger T>
-T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> x) {
-  std::atomic_ref(*p).compare_exchange_strong(expected, x);
+[[gnu::always_inline]] inline T atomicExch(T* p, std::type_identity_t<T> x) {
+  return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST);
+}
+template <AtomicInteger T>
+[[gnu::always_inline]] inline T atomicCAS(T* p, std::type_identity_t<T> expected,
+                                          std::type_identity_t<T> x) {
+  __atomic_compare_exchange_n(p, &expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return expected;
 }
 template <AtomicInteger T>
-T atomicMax(T* p, std::type_identity_t<T> x) {
-  T old = std::atomic_ref(*p).load();
-  while (old < x && !std::atomic_ref(*p).compare_exchange_weak(old, x)) {
+[[gnu::always_inline]] inline T atomicMax(T* p, std::type_identity_t<T> x) {
+  T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  while (old < x &&
+         !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
   return old;
 }
 template <AtomicInteger T>
-T atomicMin(T* p, std::type_identity_t<T> x) {
-  T old = std::atomic_ref(*p).load();
-  while (x < old && !std::atomic_ref(*p).compare_exchange_weak(old, x)) {
+[[gnu::always_inline]] inline T atomicMin(T* p, std::type_identity_t<T> x) {
+  T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  while (x < old &&
+         !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
   return old;
 }
+// Counts from 0 to `last` and begins again.
+[[gnu::always_inline]] inline unsigned atomicInc(unsigned* p, unsigned last) {
+  unsigned old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  while (!__atomic_compare_exchange_n(p, &old, old >= last ? 0 : old + 1, false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_SEQ_CST)) {
+  }
+  return old;
+}
+// The order tells simt/races/hooks.cpp which it is.
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline void __threadfence_system() { __threadfence(); }
+inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_acq_rel); }
 
 // ---- Memory: cache hints, which have no effect -------------------------------------------------
 
 template <class T>
-T __ldg(const T* p) {
+[[gnu::always_inline]] inline T __ldg(const T* p) {
   return *p;
 }
 template <class T>
-T __ldcs(const T* p) {
+[[gnu::always_inline]] inline T __ldcs(const T* p) {
   return *p;
 }
 template <class T>
-T __ldcg(const T* p) {
+[[gnu::always_inline]] inline T __ldcg(const T* p) {
   return *p;
 }
 template <class T>
-void __stcs(T* p, const std::type_identity_t<T>& value) {
+[[gnu::always_inline]] inline void __stcs(T* p, const std::type_identity_t<T>& value) {
   *p = value;
 }
 template <class T>
-void __stcg(T* p, const std::type_identity_t<T>& value) {
+[[gnu::always_inline]] inline void __stcg(T* p, const std::type_identity_t<T>& value) {
   *p = value;
 }
 

@@ -8,6 +8,7 @@
 #include "simt/counters/recorder.h"
 #include "simt/device/control.h"
 #include "simt/device/thread_pool.h"
+#include "simt/races/races.h"
 
 namespace simt {
 namespace {
@@ -103,7 +104,10 @@ void check_limits(const Launch& launch) {
 void run(const Launch& launch) {
   check_limits(launch);
   names().add(launch);
+  if constexpr (watching)
+    Races::instance().begin_launch(launch.name, {launch.block.x, launch.block.y, launch.block.z});
   const std::string error = ThreadPool::instance().run(launch);
+  if constexpr (watching) Races::instance().end_launch();
   if constexpr (counting) {
     count_bytes(launch.name.c_str(), launch.bytes_read, launch.bytes_written);
     count_launch(launch.name.c_str());

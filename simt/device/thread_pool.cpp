@@ -98,7 +98,7 @@ std::string ThreadPool::run(const Launch& launch) {
   const std::lock_guard lock(one_launch_);
   Job job{.launch = launch, .count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z};
   explain_faults_on_this_thread();
-  const bool one_by_one = breaks_in(launch);
+  const bool one_by_one = watching || breaks_in(launch);
   const bool shared_out = job.count > 1 && blocks_.size() > 1 && !one_by_one;
   if (shared_out) {
     if (!has_helpers_) start_helpers();

@@ -6,6 +6,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __managed__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 

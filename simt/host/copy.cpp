@@ -34,9 +34,9 @@ void check_end(const char* what, const void* p, size_t bytes, bool device) {
   std::string why;
   if (!p)
     why = "null";
-  else if (device_memory().holds(p) != device)
+  else if (device_memory().holds(p) != device && !device_memory().manages(p))
     why = hex(p) + ", which is " + side(!device) + " memory and not " + side(device) + " memory";
-  else if (device)
+  else if (device || device_memory().holds(p))
     why = device_memory().refusal(p, bytes);
   if (!why.empty()) throw Failure{cudaErrorInvalidValue, std::string(what) + why};
 }
@@ -95,6 +95,19 @@ cudaError_t allocate_host(const char* name, void** p, size_t bytes) {
   });
 }
 
+void allocate(const char* name, void** p, size_t bytes, bool managed) {
+  if (!p) throw Failure{cudaErrorInvalidValue, "the pointer's place is null"};
+  forbid_in_capture(name);
+  *p = nullptr;
+  if (!bytes) return;
+  *p = device_memory().allocate(bytes, managed);
+  if (!*p)
+    throw Failure{cudaErrorMemoryAllocation, std::to_string(bytes) + " bytes, but " +
+                                                 std::to_string(device_memory().allocated()) +
+                                                 " of " + std::to_string(simt::memory_bytes) +
+                                                 " are allocated"};
+}
+
 }  // namespace
 
 void release_pinned() {
@@ -117,17 +130,25 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   });
 }
 cudaError_t cudaMalloc(void** p, size_t bytes) {
-  return call("cudaMalloc", [&](Lock&) {
-    if (!p) throw Failure{cudaErrorInvalidValue, "the pointer's place is null"};
-    forbid_in_capture("cudaMalloc");
-    *p = nullptr;
-    if (!bytes) return;
-    *p = device_memory().allocate(bytes);
-    if (!*p)
-      throw Failure{cudaErrorMemoryAllocation, std::to_string(bytes) + " bytes, but " +
-                                                   std::to_string(device_memory().allocated()) +
-                                                   " of " + std::to_string(simt::memory_bytes) +
-                                                   " are allocated"};
+  return call("cudaMalloc", [&](Lock&) { allocate("cudaMalloc", p, bytes, false); });
+}
+cudaError_t cudaMallocManaged(void** p, size_t bytes, unsigned flags) {
+  return call("cudaMallocManaged", [&](Lock&) {
+    if (flags != cudaMemAttachGlobal && flags != cudaMemAttachHost)
+      throw Failure{cudaErrorInvalidValue, "no such flags"};
+    if (!bytes) throw Failure{cudaErrorInvalidValue, "0 bytes"};
+    allocate("cudaMallocManaged", p, bytes, true);
+  });
+}
+cudaError_t cudaMemPrefetchAsync(const void* p, size_t bytes, int device, cudaStream_t stream) {
+  return call("cudaMemPrefetchAsync", [&](Lock&) {
+    resolve(stream);
+    if (device != 0 && device != cudaCpuDeviceId)
+      throw Failure{cudaErrorInvalidDevice, "no device " + std::to_string(device)};
+    if (!device_memory().manages(p))
+      throw Failure{cudaErrorInvalidValue, hex(p) + " is not managed memory"};
+    if (const std::string why = device_memory().refusal(p, bytes); !why.empty())
+      throw Failure{cudaErrorInvalidValue, why};
   });
 }
 cudaError_t cudaFree(void* p) {
@@ -227,6 +248,14 @@ bool is_mapped(uintptr_t address) {
 }
 
 }  // namespace
+
+// "(void**)&x": x.
+void label(const void* allocation, const char* expression, size_t element_bytes) {
+  std::string name = expression;
+  if (name.starts_with('(')) name = name.substr(std::min(name.find(')'), name.size() - 1) + 1);
+  while (name.starts_with('&') || name.starts_with(' ')) name.erase(0, 1);
+  device_memory().label(allocation, name, element_bytes);
+}
 
 cudaError_t check_words(const void* words, size_t bytes) {
   return call("launch", [&](Lock&) {

@@ -13,6 +13,7 @@
 
 #include "simt/counters/recorder.h"
 #include "simt/device/control.h"
+#include "simt/races/races.h"
 
 namespace simt::host {
 namespace {
@@ -110,6 +111,8 @@ bool protect(const Allocation& a, int protection) {
 DeviceMemory& device_memory() {
   static auto& memory = *[] {
     Recorder::is_device_address = [](const void* p) { return device_memory().holds(p); };
+    Races::is_device_address = Recorder::is_device_address;
+    Races::name_device = [](uintptr_t address) { return device_memory().name(address); };
     return new DeviceMemory;  // never destroyed
   }();
   return memory;
@@ -143,7 +146,15 @@ uintptr_t DeviceMemory::reserve(size_t bytes, size_t alignment) {
   return 0;
 }
 
-void* DeviceMemory::allocate(size_t bytes) {
+bool DeviceMemory::manages(const void* p) const {
+  if (!holds(p)) return false;
+  const std::lock_guard lock(mutex_);
+  bool freed = false;
+  const Allocation* a = nearest(reinterpret_cast<uintptr_t>(p), freed);
+  return a && a->managed && !freed;
+}
+
+void* DeviceMemory::allocate(size_t bytes, bool managed) {
   const std::lock_guard lock(mutex_);
   watch_faults();
   if (bytes > left()) return nullptr;
@@ -151,7 +162,7 @@ void* DeviceMemory::allocate(size_t bytes) {
   const bool huge = whole >= huge_page;  // few pages to open and close
   const uintptr_t pages = reserve(whole, huge ? huge_page : page);
   if (!pages) return nullptr;
-  const Allocation a{pages + canary, bytes, pages, pages + whole};
+  const Allocation a{pages + canary, bytes, pages, pages + whole, managed, {}, 1};
   if (huge) madvise(reinterpret_cast<void*>(pages), whole, MADV_HUGEPAGE);
   if (!protect(a, PROT_READ | PROT_WRITE)) return nullptr;
   std::memset(reinterpret_cast<void*>(a.begin), 0xFF, bytes);
@@ -162,7 +173,7 @@ void* DeviceMemory::allocate(size_t bytes) {
     __asan_poison_memory_region(reinterpret_cast<void*>(a.begin + bytes),
                                 a.pages_end - a.begin - bytes);
   }
-  if (!open_) protect(a, PROT_NONE);
+  if (!open_ && !managed) protect(a, PROT_NONE);
   live_.emplace(pages, a);
   allocated_ += bytes;
   return reinterpret_cast<void*>(a.begin);
@@ -243,7 +254,27 @@ void DeviceMemory::describe(uintptr_t address, char* text, size_t size) const {
                 before   ? "before"
                 : inside ? "into"
                          : "past the end of",
-                a->bytes, freed ? "freed by cudaFree" : "made by cudaMalloc");
+                a->bytes,
+                freed        ? "freed by cudaFree"
+                : a->managed ? "made by cudaMallocManaged"
+                             : "made by cudaMalloc");
+}
+
+void DeviceMemory::label(const void* p, const std::string& name, size_t element_bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(reinterpret_cast<uintptr_t>(p) - canary);
+  if (found != live_.end()) found->second.name = name, found->second.element_bytes = element_bytes;
+}
+
+std::string DeviceMemory::name(uintptr_t address) const {
+  const std::lock_guard lock(mutex_);
+  bool freed = false;
+  const Allocation* a = nearest(address, freed);
+  if (!a) return "device memory";
+  const size_t byte = address - a->begin;
+  if (!a->name.empty()) return a->name + "[" + std::to_string(byte / a->element_bytes) + "]";
+  return "byte " + std::to_string(byte) + " of an allocation of " + std::to_string(a->bytes) +
+         " bytes made by " + (a->managed ? "cudaMallocManaged" : "cudaMalloc");
 }
 
 std::string DeviceMemory::refusal(const void* p, size_t bytes) const {
@@ -270,7 +301,8 @@ void DeviceMemory::close() {
   const std::lock_guard lock(mutex_);
   if (!open_) return;
   open_ = false;
-  for (const auto& [pages, a] : live_) protect(a, PROT_NONE);
+  for (const auto& [pages, a] : live_)
+    if (!a.managed) protect(a, PROT_NONE);
 }
 
 std::string DeviceMemory::overrun() {

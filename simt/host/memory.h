@@ -1,6 +1,6 @@
 // The memory of the stand-in's device. The host cannot touch it: its pages are open only while
 // queued operations run. (Open pages are open to the whole process: a host thread that touches
-// device memory at that moment goes unnoticed.)
+// device memory at that moment goes unnoticed.) Managed memory is always open.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -16,23 +16,32 @@ struct Allocation {
   size_t bytes;
   uintptr_t pages,
       pages_end;  // including the canaries on either side; surrounded by unmapped pages
+  bool managed;
+  std::string name;  // if its program has told (label)
+  size_t element_bytes;
 };
 
 class DeviceMemory {
  public:
-  void* allocate(size_t bytes);  // null if there is not enough
-  bool release(void*);           // false if never allocated, or already released
+  void* allocate(size_t bytes, bool managed = false);  // null if there is not enough
+  bool release(void*);  // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
   // Takes memory without an address, until release_all(). False if less is left.
   bool take(size_t bytes);
   size_t left() const;  // for allocations
 
-  bool holds(const void*) const;  // whether it is a device address
+  bool holds(const void*) const;    // whether it is a device address
+  bool manages(const void*) const;  // whether it is one that the host may touch, too
   // Why [p, p + bytes) may not be used; empty if it may.
   std::string refusal(const void* p, size_t bytes) const;
   // "0x200000000108 is 8 bytes into an allocation of 1024 bytes made by cudaMalloc"
   void describe(uintptr_t address, char* text, size_t size) const;
+
+  // What the program calls an allocation, and the size of its elements: "sums", 4.
+  void label(const void*, const std::string& name, size_t element_bytes);
+  // "sums[3]", or "byte 12 of an allocation of 1024 bytes made by cudaMalloc"
+  std::string name(uintptr_t address) const;
 
   void open();
   void close();

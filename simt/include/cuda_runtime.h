@@ -6,7 +6,8 @@
 //   - cudaMemcpyAsync reads and writes host memory when it runs, even pageable memory; its
 //     destination on the host holds 0xFF until then;
 //   - new device and pinned memory holds 0xFF: NaN;
-//   - the host crashes if it touches device memory;
+//   - the host crashes if it touches device memory, unless it is managed; what it reads there
+//     before it has waited for a kernel is what was there before;
 //   - cudaStreamSynchronize(nullptr) waits for the null stream only.
 // Nothing runs on its own either: a host thread that waits for a cudaLaunchHostFunc without calling
 // CUDA waits forever, and code that waits for another process calls simt::run_all() first.
@@ -96,6 +97,9 @@ constexpr unsigned cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHost
                    cudaHostAllocWriteCombined = 4;
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);  // total: simt::memory_bytes
 cudaError_t cudaMalloc(void**, size_t bytes);
+constexpr unsigned cudaMemAttachGlobal = 1, cudaMemAttachHost = 2;
+constexpr int cudaCpuDeviceId = -1;
+cudaError_t cudaMallocManaged(void**, size_t bytes, unsigned flags = cudaMemAttachGlobal);
 cudaError_t cudaFree(void*);  // runs all queued work first
 cudaError_t cudaMallocHost(void**, size_t bytes);
 cudaError_t cudaHostAlloc(void**, size_t bytes, unsigned flags);
@@ -103,6 +107,10 @@ cudaError_t cudaFreeHost(void*);
 template <class T>
 cudaError_t cudaMalloc(T** p, size_t bytes) {
   return cudaMalloc(reinterpret_cast<void**>(p), bytes);
+}
+template <class T>
+cudaError_t cudaMallocManaged(T** p, size_t bytes, unsigned flags = cudaMemAttachGlobal) {
+  return cudaMallocManaged(reinterpret_cast<void**>(p), bytes, flags);
 }
 template <class T>
 cudaError_t cudaMallocHost(T** p, size_t bytes) {
@@ -120,6 +128,8 @@ enum cudaMemcpyKind {
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t = nullptr);
+// Checks its arguments: there is nothing to move.
+cudaError_t cudaMemPrefetchAsync(const void*, size_t bytes, int device, cudaStream_t = nullptr);
 cudaError_t cudaMemset(void*, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void*, int value, size_t bytes, cudaStream_t = nullptr);
 
@@ -182,6 +192,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
 
 namespace simt {
 
+// Names an allocation for messages.
+void label(const void* allocation, const char* expression, size_t element_bytes);
+
 cudaError_t launch(Launch, cudaStream_t);
 // A kernel of a library's stand-in: `run` may touch device memory, and throws std::runtime_error.
 cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t);
@@ -192,7 +205,8 @@ cudaError_t check_words(const void* words, size_t bytes);
 // A kernel's argument. Here all memory is the host's: a kernel could read it unnoticed.
 template <class T>
 cudaError_t check_argument(T argument) {
-#if defined(__SANITIZE_ADDRESS__) || !__has_builtin(__builtin_clear_padding)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    !__has_builtin(__builtin_clear_padding)
   // Two adjacent sizes may look like one of AddressSanitizer's addresses: 0x6280000000c0.
   (void)argument;
   return cudaSuccess;
