@@ -1,5 +1,5 @@
-# Benches and the counters of the stand-in.
-.PHONY: bench peers counters
+# Benches, the counters of the stand-in and its check for races.
+.PHONY: bench peers counters racecheck
 $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
@@ -34,3 +34,17 @@ $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernel
 $(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(objects) $(cuda_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
+
+# ---- Races --------------------------------------------------------------------------------------
+# Small cases of the kernel table with every access watched; FILTER=layernorm: the operations with
+# this word in their name.
+racecheck: $(BUILD)/racecheck
+	@BAREVISION_TEST_SMALL=1 SIMT_TIMEOUT=300 SIMT_RACES=1000000 $(BUILD)/racecheck $(FILTER)
+$(BUILD)/racecheck: $(call watched,$(filter kernels/%.cu,$(gpu_sources))) $(objects) $(cuda_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
+# In every `make test`: the kernels of these files alone, since a second build of all takes minutes.
+watched_in_tests := $(patsubst %,kernels/%.cu,layers/layernorm layers/batchnorm cuda/column_sums cuda/moments training/loss)
+$(BUILD)/racecheck_tests: $(call watched,$(watched_in_tests)) $(objects) $(cuda_objects)
+	@echo "link      $@"
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)

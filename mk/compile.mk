@@ -45,13 +45,16 @@ $(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<
 $(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) -c -o $@ $<
-# Kernels call simt/counters/hooks.cpp at each access to memory.
+# Kernels call the hooks.cpp of simt/counters or simt/races at each access to memory.
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
 $(BUILD)/obj/counters/%.o: %.cu | check-packages
 	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) -x c++ -c -o $@ $<
 $(BUILD)/obj/counters/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (counters)) $(call read_pch,simt) $(simt_flags) $(counters_flags) -c -o $@ $<
+# The stand-in that watches what those calls tell for races (simt/races).
+$(BUILD)/obj/races/%.o: %.cpp $(call pch,simt) | check-packages
+	$(call compile, (races)) $(call read_pch,simt) $(simt_flags) -DSIMT_RACES -c -o $@ $<
 # The choice of the last build; dependents are rebuilt when it changes. A dry run would take it as
 # changed.
 checked_each_time := $(if $(COUNTING),,always)

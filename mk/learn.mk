@@ -56,9 +56,14 @@ examples := $(sort $(examples:%=$(BUILD)/try/examples/%))
 $(BUILD)/try/examples/%: simt/examples simt/cuda_to_cpp simt/try.h $(call try_objects,run)
 	@echo "compile   simt/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
 	@$(call try_link,run,simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
+# The programs of tests/simt/simt_races_test.cpp.
+races := $(patsubst tests/simt/races/%.cu,$(BUILD)/try/races/%,$(wildcard tests/simt/races/*.cu))
+$(BUILD)/try/races/%: tests/simt/races/%.cu simt/cuda_to_cpp simt/try.h $(call try_objects,run)
+	@echo "compile   $<"
+	@$(call try_link,run,$<,,$@)
 # The debugger's half of that test wants its objects ready, too.
 ifeq ($(SIMT),1)
 try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
-test: $(if $(FILTER),,$(examples) $(try_for_tests))
+test: $(if $(FILTER),,$(examples) $(races) $(try_for_tests))
 endif
 $(foreach program,$(examples),$(eval $(program): simt/examples/$(basename $(notdir $(program))).cu))

@@ -18,11 +18,17 @@ objects += $(messages:%=%.o)
 choices += $(if $(messages),-isystem $(BUILD)/gen)
 program := $(BUILD)/obj/app/main.o $(BUILD)/obj/engine/setup/cpu_check.o
 ifeq ($(SIMT),1)
-simt_sources := $(filter-out kernels/cuda/lazy/%,$(gpu_sources)) $(call in,cpp,$(wildcard simt/*))
+simt_sources := $(filter-out kernels/cuda/lazy/%,$(gpu_sources)) $(call in,cpp,$(filter-out simt/races,$(wildcard simt/*)))
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out simt/counters/%,$(simt_sources))))
 # The same, counting (make counters).
 counting = $(patsubst %,$(BUILD)/obj/counters/%.o,$(basename $(1)))
 counting_objects := $(call counting,$(simt_sources) $(call in,cpp,bench/counters))
+# The same kernels, watched for races (make racecheck): $(1), or all of them.
+watching_sources := $(call in,cpp,simt/device simt/races)
+watched = $(patsubst %.cpp,$(BUILD)/obj/races/%.o,$(watching_sources)) $(call counting,$(1)) \
+  $(filter-out $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(watching_sources) $(1))),$(simt_objects)) \
+  $(patsubst %.cpp,$(BUILD)/obj/%.o,$(call in,cpp,tests/kernels tests/numerics tests/racecheck)) \
+  $(patsubst %.cpp,$(BUILD)/obj/simt/%.o,$(call in,cpp,tests/gpu))
 endif
 ifneq ($(NVCC),)
 cuda_objects := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(basename \
@@ -31,9 +37,9 @@ cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnc
 endif
 cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
-# tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz and tests/counters are
-# programs of their own.
-test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz% tests/counters,$(call rooms_of,tests))
+# tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz, tests/counters and
+# tests/racecheck are programs of their own.
+test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms)))) \
   $(BUILD)/obj/bench/recorded_model.o
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)

@@ -80,7 +80,7 @@ class Launcher {
 template <class T>
 T& shared_variable(const char* name, Site site = Site::current()) {
   static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
-  return *static_cast<T*>(shared_variable(name, sizeof(T), Extents::type<T>(), site));
+  return *static_cast<T*>(shared_variable(name, sizeof(T), site, Extents::type<T>()));
 }
 // extern __shared__ T name[];
 template <class T>

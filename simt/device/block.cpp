@@ -350,7 +350,7 @@ void* Block::shared_memory(size_t bytes, const char* name, Extents extents) {
   leave();
 }
 
-void* Block::shared_variable(const char* name, size_t bytes, Extents extents, Site site) {
+void* Block::shared_variable(const char* name, size_t bytes, Site site, Extents extents) {
   constexpr size_t most = 48 * 1024;
   size_t together = bytes;
   SharedVariable* mine = nullptr;
@@ -441,8 +441,8 @@ void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
 void* shared_memory(size_t bytes, const char* name, Extents extents) {
   return block->shared_memory(bytes, name, extents);
 }
-void* shared_variable(const char* name, size_t bytes, Extents extents, Site site) {
-  return block->shared_variable(name, bytes, extents, site);
+void* shared_variable(const char* name, size_t bytes, Site site, Extents extents) {
+  return block->shared_variable(name, bytes, site, extents);
 }
 void check_aligned(const void* p, size_t bytes, const char* what, Site site) {
   block->check_aligned(p, bytes, what, site);

@@ -108,7 +108,7 @@ class Block {
   uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
   void wait_with_hand(void* hand, const void* work, WarpWork, Site);
   void* shared_memory(size_t bytes, const char* name, Extents);
-  void* shared_variable(const char* name, size_t bytes, Extents, Site);
+  void* shared_variable(const char* name, size_t bytes, Site, Extents);
   void check_aligned(const void* p, size_t bytes, const char* what, Site);
   void check_shared(const void* p, size_t bytes, const char* what, Site);
   void copy_async(const Copy&);

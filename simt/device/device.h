@@ -24,8 +24,9 @@ namespace simt {
 using Site = std::source_location;  // a place in a kernel, for messages
 inline constexpr uint32_t all_lanes = ~0u;
 
-// ---- Waiting. All threads must reach the same line, but for wait_at_barrier. A mask names lanes of the caller's warp;
-// lanes beyond the end of the block are ignored. -------------------------------------------------
+// ---- Waiting -----------------------------------------------------------------------------------
+// All threads must reach the same line, but for wait_at_barrier. A mask names lanes of the caller's
+// warp; lanes beyond the end of the block are ignored.
 
 void wait_for_block(Site);
 unsigned count_in_block(bool yes, Site);  // waits; how many threads said yes
@@ -59,7 +60,7 @@ void collective(Hand& mine, Site site, const Work& work) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-// Of an array, for messages that name an element.
+// An array's, for messages that name an element.
 struct Extents {
   size_t element_bytes = 1;
   unsigned rank = 0;
@@ -77,7 +78,7 @@ struct Extents {
 // Refuses more than the launch asked for. `name`: the kernel's for all of it.
 void* shared_memory(size_t bytes, const char* name = nullptr, Extents = {});
 // A __shared__ variable, by the place of its declaration.
-void* shared_variable(const char* name, size_t bytes, Extents, Site);
+void* shared_variable(const char* name, size_t bytes, Site, Extents = {});
 
 // Refuse pointers not aligned to `bytes`, or (check_shared) outside shared memory. `what` names the
 // access.

@@ -38,7 +38,7 @@ class DeviceMemory {
   // "0x200000000108 is 8 bytes into an allocation of 1024 bytes made by cudaMalloc"
   void describe(uintptr_t address, char* text, size_t size) const;
 
-  // What the program calls an allocation, and the size of its elements: "sums", 4.
+  // The program's name for an allocation, and the size of its elements: "sums", 4.
   void label(const void*, const std::string& name, size_t element_bytes);
   // "sums[3]", or "byte 12 of an allocation of 1024 bytes made by cudaMalloc"
   std::string name(uintptr_t address) const;

@@ -120,8 +120,8 @@ void Clocks::fence(unsigned thread, Scope scope) {
   latest_ = std::max(latest_, ++now_[thread]);
 }
 
-void Clocks::write_flag(unsigned thread, uintptr_t address, bool in_shared, bool goes_on) {
-  if (!goes_on && !flags(in_shared).empty()) flags(in_shared).erase(address);
+void Clocks::write_flag(unsigned thread, uintptr_t address, bool in_shared, bool adds) {
+  if (!adds && !flags(in_shared).empty()) flags(in_shared).erase(address);
   if (!fenced_since_ && !fenced_before_) return;
   Log*& log = flags(in_shared)[address];
   if (!log) log = &logs_.emplace_back();

@@ -7,8 +7,8 @@
 // Blocks run one after another here, and their threads take turns: none of that counts.
 //
 // A vector clock per thread would be too much; these are its differences from what all threads of
-// the block know. A thread's time goes on at each event that others can learn of, and is larger than
-// any time of an earlier block, so that a stamp alone says which block and launch it is from.
+// the block know. A thread's time advances at each event that others can learn of, and is larger
+// than any time of an earlier block, so that a stamp alone says which block and launch it is from.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -45,20 +45,20 @@ class Clocks {
   void wait_all();
   void wait(const std::vector<unsigned>& threads);
   void fence(unsigned thread, Scope);
-  // An atomic or volatile access. `goes_on`: the write is an atomic's, which leaves in place what
+  // An atomic or volatile access. `adds`: the write is an atomic's, which leaves in place what
   // earlier writes have published.
   void read_flag(unsigned thread, uintptr_t address, bool in_shared);
-  void write_flag(unsigned thread, uintptr_t address, bool in_shared, bool goes_on);
+  void write_flag(unsigned thread, uintptr_t address, bool in_shared, bool adds);
 
  private:
   struct Log;
-  // What a log held when it was read.
+  // A log as it was when it was read.
   struct Learnt {
     const Log* log;
     size_t entries;
   };
   using Lessons = std::vector<Learnt>;
-  // What fences have made visible: of this block all before `before`, of each thread all before
+  // All that fences have made visible: of this block all before `before`, of each thread all before
   // row[thread]; and of other blocks what was learnt.
   struct Fenced {
     Stamp before = 0;
@@ -70,7 +70,7 @@ class Clocks {
     }
     void add(const Fenced&);
   };
-  // What has been published by writes to an address, oldest first.
+  // All that writes to an address have published, oldest first.
   struct Entry {
     size_t block;
     Fenced fenced[2];  // by Scope

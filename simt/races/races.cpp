@@ -44,9 +44,13 @@ void Races::begin_block(const std::array<unsigned, 3>& index, unsigned threads) 
   clocks_.begin_block(threads);
 }
 
+// If it is written after all, another thread should have come first: a race.
 void Races::end_block() {
   pause();
   if (!stopped_) clocks_.end_block();
+  for (Race& read : unwritten_)
+    if (!racing_.contains(read.second.place)) races_.push_back(std::move(read));
+  unwritten_.clear();
 }
 
 void Races::shared_memory(const void* begin, size_t bytes) {
@@ -122,8 +126,11 @@ void Races::note(Place place, Touch kind, const void* address, size_t bytes, boo
 
 void Races::touch(Cell& c, uintptr_t address, const Access& a) {
   if (a.in_shared() && !c.written && a.touch != Touch::write && a.touch != Touch::copy &&
-      is_new(0, a.place))
-    add({.address = address, .second = me(a), .has_first = false}, a.where);
+      places_.insert(a.place).second)
+    unwritten_.push_back({.address = address,
+                          .variable = name(address, a.where),
+                          .second = me(a),
+                          .has_first = false});
   if (c.written && !(c.is_strong && a.is_strong) &&
       (c.in_flight || !clocks_.is_before(c.written, c.writer, me_)) && is_new(c.place, a.place)) {
     const Party first{c.in_flight   ? Touch::copy

@@ -65,7 +65,7 @@ class Races {
   // ---- Results -------------------------------------------------------------------------------
   size_t found() const { return reported_.size() + unnamed_; }
   size_t watched() const { return launches_; }
-  // What is left to say when the program ends: races that were not printed, what was not watched.
+  // Said when the program ends: races that were not printed, that not all was watched.
   std::string last_words() const;
 
   // Set by layers above.
@@ -129,6 +129,8 @@ class Races {
   std::deque<Race> races_;               // of the launch
   std::unordered_set<uint64_t> places_;  // pairs that are in races_ or were
   std::set<std::string> reported_;       // the same pairs by lines
+  std::unordered_set<Place> racing_;
+  std::vector<Race> unwritten_;  // reads of what this block had not written
   size_t unnamed_ = 0;
 
   uintptr_t over_ = 0;

@@ -59,13 +59,13 @@ std::string shortened(std::string line) {
 }
 
 bool is_of_the_stand_in(const std::string& line) {
-  for (const char* folder : {"simt/device/", "simt/include/", "simt/races/", "simt/try.h"})
+  for (const char* folder : {"simt/device/", "simt/include/", "simt/try.h"})
     if (line.find(folder) != line.npos) return true;
   return line.starts_with("/usr/") || line.starts_with("??");
 }
 
-// Of calls inlined there the innermost outside the stand-in, and the line that calls it if that is
-// in another file.
+// Each place's line: of calls inlined there the innermost outside the stand-in, and the line that
+// calls it if that is in another file.
 std::map<Place, std::string> lines_of(const std::set<Place>& places) {
   std::map<Place, std::string> lines;
   std::vector<Place> asked;
@@ -149,6 +149,8 @@ std::string Races::missing(const Party& first, bool in_flight) const {
 
 void Races::add(Race race, Where where) {
   places_.insert(uint64_t{race.has_first ? race.first.place : 0} << 32 | race.second.place);
+  racing_.insert(race.second.place);
+  if (race.has_first) racing_.insert(race.first.place);
   if (races_.size() == most_kept) {
     ++unnamed_;
     return;

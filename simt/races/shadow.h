@@ -1,5 +1,5 @@
-// What is remembered of each word of memory that a kernel's threads share: its last write, and the
-// reads since. A word of which a part has been accessed alone is remembered by bytes.
+// The memory that a kernel's threads share, word by word: the last write, and the reads since. A
+// word of which a part has been accessed alone is remembered by bytes.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -42,7 +42,7 @@ class Shadow {
   // Forgets all cells; their memory is used again as it is, since old stamps say nothing.
   void clear();
 
-  // Further reads and bytes, of shared memory until the next block, of others until the next launch.
+  // Further reads and bytes: of shared memory until the next block, else until the next launch.
   struct More {
     Reads reads;
     uint32_t next;

@@ -1,41 +1,21 @@
 // make try: CUDA's own syntax on the stand-in, the examples with their planted bugs, and gdb.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "tests/comm/processes.h"
 #include "tests/files.h"
 #include "tests/messages.h"
+#include "tests/simt/simt_programs.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::test {
 namespace {
 
-struct Ended {
-  int code;
-  std::string output;  // and errors
-};
-Ended shell(const std::string& command) {
-  FILE* pipe = popen(("exec 2>&1; " + command).c_str(), "r");
-  if (!pipe) throw std::runtime_error("popen");
-  Ended end{0, ""};
-  char part[4096];
-  for (size_t n; (n = fread(part, 1, sizeof part, pipe)) > 0;) end.output.append(part, n);
-  const int status = pclose(pipe);
-  end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return end;
-}
-
-std::string build_folder() {
-  return std::filesystem::relative(std::filesystem::path(own_path()).parent_path()).string();
-}
 std::string make_try(const std::string& words) {
   return "env -u MAKEFLAGS -u MAKELEVEL make -s try BUILD=" + build_folder() + " " + words;
 }

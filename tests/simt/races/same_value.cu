@@ -1,0 +1,18 @@
+// silent
+// Whoever finds it says so: all write the same value, which the barrier makes known.
+__global__ void find(int* x) {
+  __shared__ bool found;
+  if (threadIdx.x == 0) found = false;
+  __syncthreads();
+  if (x[threadIdx.x] == 0) found = true;
+  __syncthreads();
+  if (threadIdx.x == 0) x[0] = found;
+}
+
+int main() {
+  int* x;
+  cudaMalloc(&x, 64 * sizeof *x);
+  cudaMemset(x, 0, 64 * sizeof *x);
+  find<<<1, 64>>>(x);
+  return cudaDeviceSynchronize();
+}
