@@ -11,18 +11,18 @@ namespace bv {
 
 using Color = std::array<uint8_t, 3>;
 inline constexpr Color ink = {30, 30, 30}, paper = {250, 250, 250};
-inline constexpr int line_height = 22;  // of text, in pixels
+inline constexpr int line_height = 22;  // height of a line of text, in pixels
 
-int width_of(std::string words);  // of a line of text, in pixels
+int width_of(std::string words);  // width of a line of text, in pixels
 
 class Canvas {
  public:
   Canvas(int height, int width);
-  // Pixels outside the canvas are left out.
+  // Pixels outside the canvas are ignored.
   void fill(int top, int left, int height, int width, const Color&);
-  // A square, each pixel of it as a square of `zoom`. It must be inside.
+  // Draws a square picture, each pixel enlarged to `zoom` x `zoom`. It must fit inside the canvas.
   void picture(int top, int left, const std::vector<uint8_t>& pixels, int size, int zoom);
-  // The font is of ASCII.
+  // The font has ASCII only.
   void text(int top, int left, std::string words, const Color& color = ink);
   Image take() { return std::move(image_); }
 

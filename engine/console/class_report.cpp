@@ -11,7 +11,7 @@ double quotient(double numerator, double denominator) {
   return denominator == 0 ? 0 : numerator / denominator;
 }
 
-// In NumPy's order: another one has other last bits, by which 0.845 becomes 0.84 or 0.85.
+// Sums in NumPy's order: another order changes the last bits, and 0.845 rounds to 0.84 or 0.85.
 double numpy_sum(std::span<const double> x) {
   constexpr size_t block = 128, lanes = 8;
   if (x.size() > block) {
@@ -52,7 +52,7 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width - std::min(width, columns(text)), ' ') + text;
 }
 
-// scikit-learn counts in floating point where no prediction is right.
+// scikit-learn prints the count as a float when no prediction is right.
 std::string support(int64_t images, int64_t hits) {
   return " " + right_aligned(std::to_string(images) + (hits == 0 ? ".0" : ""), 9) + "\n";
 }
@@ -63,7 +63,7 @@ std::string figures(const ClassScores& s, int64_t hits) {
   return text + support(s.support, hits);
 }
 
-// As RFC 4180 has it.
+// Quoted as in RFC 4180.
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
   std::string quoted = "\"";

@@ -1,4 +1,4 @@
-// Report of an evaluation by class: precision, recall and F1, the confusion matrix.
+// Per-class report of an evaluation: precision, recall, F1, and the confusion matrix.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,20 +9,20 @@
 
 namespace bv {
 
-// 0 where a quotient has no denominator: a class that never occurs, or is never predicted.
+// 0 where the denominator is 0: a class that never occurs, or is never predicted.
 struct ClassScores {
   double precision = 0, recall = 0, f1 = 0;
   int64_t support = 0;  // images of the class
 };
 std::vector<ClassScores> class_scores(std::span<const Prediction>, size_t classes);
 
-// The text of scikit-learn's classification_report(y, p, target_names=classes, digits=2), with
-// labels=range(len(classes)) where one of them is neither in y nor in p.
+// The text of scikit-learn's classification_report(y, p, target_names=classes, digits=2), called
+// with labels=range(len(classes)) if a class occurs neither in y nor in p.
 std::string class_report(std::span<const Prediction>, std::span<const std::string> classes);
 
-// [classes, classes]: how many images of the row's class are taken for the column's.
+// [classes, classes]: number of images of the row's class predicted as the column's class.
 std::vector<int64_t> confusion_matrix(std::span<const Prediction>, size_t classes);
-// A line for each class after one with their names.
+// A header line with the class names, then a line per class.
 std::string confusion_csv(std::span<const Prediction>, std::span<const std::string> classes);
 
 }  // namespace bv

@@ -70,7 +70,7 @@ std::string epoch_line(const EpochRecord& r, int64_t epochs) {
 
 bool on_terminal() {
   const char* kind = std::getenv("TERM");
-  // mpirun collects its ranks' output through pseudo-terminals.
+  // mpirun reads its ranks' output through pseudo-terminals.
   return isatty(STDOUT_FILENO) && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr &&
          !(kind && std::string_view(kind) == "dumb");
 }

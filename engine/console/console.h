@@ -14,8 +14,8 @@ namespace bv {
 
 class Console {
  public:
-  // total_steps, epochs: of the whole run, for the time left and the width of a number. quiet:
-  // prints only what is important.
+  // total_steps, epochs: of the whole run; they give the time left and the width of numbers.
+  // quiet: prints only what is important.
   explicit Console(int64_t total_steps, int64_t epochs, bool quiet = false)
       : total_steps_(total_steps), epochs_(epochs), quiet_(quiet) {}
   ~Console() { bar_.clear(); }
@@ -41,10 +41,10 @@ class Console {
 };
 
 // "epoch  4  train 1.504  val 1.865  top-1  10.0%  122/s  0:10", in 79 columns: losses, validation
-// accuracy, images per second, time. Figures of an epoch stand under those of the one before.
+// accuracy, images per second, time. The figures of successive epochs line up.
 std::string epoch_line(const EpochRecord&, int64_t epochs);
 
-// Whether standard output is a terminal that someone looks at and that can redraw a line.
+// Whether standard output is an interactive terminal that can redraw a line.
 bool on_terminal();
 
 }  // namespace bv

@@ -13,8 +13,8 @@ namespace bv {
 
 namespace {
 
-constexpr size_t max_line = 1 << 16;  // bytes; ours are shorter
-constexpr int digits = 9;             // enough for a float to be read back exactly
+constexpr size_t max_line = 1 << 16;  // bytes; the lines written here are shorter
+constexpr int digits = 9;             // enough to read a float back exactly
 
 Json number(std::optional<double> value) { return value ? json_number(*value, digits) : Json(); }
 

@@ -20,7 +20,7 @@ constexpr std::chrono::seconds last_wait{2};
 bool write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EAGAIN) {  // someone else made it non-blocking
+    if (n < 0 && errno == EAGAIN) {  // another process made it non-blocking
       pollfd item{fd, POLLOUT, 0};
       poll(&item, 1, -1);
     } else if (n < 0 && errno != EINTR) {

@@ -7,18 +7,18 @@ namespace bv {
 
 class Output {
  public:
-  explicit Output(int fd);  // stays the caller's
-  // Gives the reader two seconds to take what is left.
+  explicit Output(int fd);  // the caller keeps ownership
+  // Gives the reader two seconds to take the rest.
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
-  // Hands the text to a thread that writes it. It is dropped for a reader who is a megabyte behind,
-  // or gone, and for a full disk.
+  // Hands the text to a thread that writes it. The text is dropped if the reader is a megabyte
+  // behind or gone, or the disk is full.
   void print(std::string_view text);
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the writing thread's too, which may be stuck forever
+  std::shared_ptr<State> state_;  // shared with the writing thread, which may hang forever
 };
 
 }  // namespace bv

@@ -83,7 +83,7 @@ void ProgressBar::clear() {
   drawn_ = false;
 }
 
-// A window that became narrower has wrapped the line: its first row is further up.
+// If the window became narrower, the drawn line has wrapped and its first row is further up.
 std::string ProgressBar::to_beginning(int width) const {
   const size_t rows = drawn_ && columns_ > 0 ? (columns_ - 1) / size_t(std::max(width, 1)) : 0;
   return rows == 0 ? "\r" : "\r\x1b[" + std::to_string(rows) + "A\x1b[J";

@@ -1,4 +1,4 @@
-// Progress of a command, on standard error: in a terminal a line that is redrawn, else a line every
+// Progress of a command on standard error: one redrawn line in a terminal, elsewhere a line every
 // ten seconds.
 #pragma once
 #include <chrono>
@@ -14,10 +14,10 @@ std::string counted_of(int64_t done, int64_t total, const std::string& nouns);  
 class ProgressLine {
  public:
   ProgressLine();
-  ~ProgressLine();  // the line goes
+  ~ProgressLine();  // clears the line
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
-  void show(const std::string& text);  // may be called as often as one likes
+  void show(const std::string& text);  // cheap: rarely prints
 
  private:
   using Clock = std::chrono::steady_clock;

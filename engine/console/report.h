@@ -1,4 +1,4 @@
-// A run's first and last lines, and where its time went.
+// A run's first and last lines, and its profile.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,22 +16,22 @@ struct RunHead {
 };
 std::vector<std::string> head_lines(const Setup&, const RunHead&);
 
-// Head of the --plan report. limit: bytes of memory that a process may take.
+// Head of the --plan report. limit: bytes of memory available to each process.
 std::string plan_head(const Setup&, const std::string& device, size_t limit);
 
-// Why a val loss may be far above that of guessing; empty if it isn't. updates: done so far.
+// Why val loss may be far above that of random guessing; empty if it isn't. updates: done so far.
 std::string val_loss_note(const Setup&, double val_loss, int64_t updates);
 
 struct RunEnd {
   bool stopped;  // by a signal
-  bool capped;   // by --steps, before the end of the schedule
+  bool capped;   // by --steps, before the schedule's end
   bool has_best;
   int64_t step;
 };
 // Paths of the weights, and the command to resume.
 std::vector<std::string> end_lines(const Options&, const RunEnd&);
 
-// The sections, longest first, and their sum.
+// Seconds of each section, longest first, and their sum.
 std::vector<std::string> profile_lines(const std::map<std::string, double>& seconds);
 
 }  // namespace bv

@@ -11,10 +11,10 @@ namespace bv {
 namespace {
 
 constexpr int margin = 24, gap = 8;
-constexpr int min_width = 208;   // of a picture: room for 16 letters
+constexpr int min_width = 208;   // of a picture; has room for 16 letters
 constexpr int max_width = 1500;  // of a sheet, if one group isn't wider
 
-// The font is of ASCII. A line that is too wide continues on the next; such a word is cut off.
+// The font has ASCII only. A line that is too wide is wrapped, a word that is too wide cut off.
 std::vector<std::string> fitted(const std::vector<std::string>& lines, int width) {
   std::vector<std::string> result;
   for (std::string line : lines) {

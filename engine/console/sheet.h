@@ -14,7 +14,7 @@ struct Caption {
 };
 using PictureGroup = std::vector<Caption>;
 
-// `title`: lines above all. Small pictures are enlarged, so that text has room under them.
+// `title`: lines above all pictures. Small pictures are enlarged to make room for their text.
 Image draw_sheet(const std::vector<std::string>& title, std::vector<PictureGroup>, int size);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// A convolution's weight: [K, C, R, S] in files, [K, R, S, C] in memory.
+// A convolution's weight is [K, C, R, S] in files and [K, R, S, C] in memory.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// shape: as in files. from, to: K * C * R * S values; they must not overlap.
+// shape: as in files. from, to: K * C * R * S values, not overlapping.
 void to_file_order(std::span<const int64_t> shape, const float* from, float* to);
 void to_memory_order(std::span<const int64_t> shape, const float* from, float* to);
 

@@ -1,6 +1,6 @@
 // A kill at any moment can leave: hidden entries (".saving..."), which the next save removes; a
-// complete step folder that no link names yet, from which a run without other checkpoints resumes;
-// or `best` a step ahead of `last`, a step that a run resumed from `last` reaches again.
+// complete step folder without a link, from which a run without other checkpoints resumes; or
+// `best` one step ahead of `last`, a step that the resumed run will reach again.
 #include "engine/files/checkpoint.h"
 
 #include <fcntl.h>
@@ -61,8 +61,8 @@ bool linked(const std::string& run, const std::string& name) {
   return link_target(run, "last") == name || link_target(run, "best") == name;
 }
 
-// The run folder's entries, for cleaning up. What can't be listed or removed now only costs space;
-// the next save tries again.
+// The run folder's entries, for cleaning up. An entry that can't be listed or removed only costs
+// space; the next save tries again.
 std::vector<std::string> entries(const std::string& run) {
   std::vector<std::string> names;
   std::error_code error;
@@ -77,7 +77,7 @@ void remove_leftovers(const std::string& run) {
     if (is_unfinished_checkpoint(name)) fs::remove_all(run + "/" + name, ignored);
 }
 
-// Renamed first, so that no half-removed folder has a checkpoint's name.
+// Renames first: a half-removed folder must not have a checkpoint's name.
 void remove_step(const std::string& run, const std::string& name) {
   const std::string hidden = run + "/" + unfinished + "-removed-" + name;
   std::error_code ignored;
@@ -109,13 +109,13 @@ void write_step(const std::string& folder, const Checkpoint& c, const Checkpoint
   write_state(folder, c, files);
 }
 
-// Renames the written folder to its step's name, one that no link refers to.
+// Renames the written folder to its step's name, or to "...-2" if a link refers to that name.
 std::string place_step(const std::string& run, const std::string& written, int64_t step) {
   StepFolder folder{.step = step};
   std::error_code ignored;
   while (fs::exists(run + "/" + folder.name(), ignored) && linked(run, folder.name()))
     ++folder.copy;
-  remove_step(run, folder.name());  // left by a save that was killed before linking it
+  remove_step(run, folder.name());  // of a save that was killed before linking it
   if (std::rename(written.c_str(), (run + "/" + folder.name()).c_str()) != 0)
     throw WriteError("rename", written, errno);
   sync_folder(run);
@@ -126,7 +126,7 @@ void point(const std::string& run, const char* link, const std::string& target) 
   const std::string fresh = run + "/" + unfinished + "-link", old = run + "/" + link;
   if (symlink(target.c_str(), fresh.c_str()) != 0) throw WriteError("make the link", fresh, errno);
   if (std::rename(fresh.c_str(), old.c_str()) != 0) {
-    // A copy of a run folder may have folders in place of the links: exchanged, then removed.
+    // A copied run folder may have folders in place of the links: exchange, then remove.
     if (errno != EISDIR) throw WriteError("replace", old, errno);
     if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, old.c_str(), RENAME_EXCHANGE) != 0)
       throw WriteError("replace the folder", old, errno);
@@ -207,7 +207,7 @@ Checkpoint load_step(const std::string& folder) {
   return c;
 }
 
-// The way to an earlier checkpoint, if one of the run's others is intact; never taken silently.
+// How to continue from an intact earlier checkpoint, if there is one; never done silently.
 std::string intact_checkpoint(const std::string& run, const std::string& damaged) {
   for (const StepFolder& step : steps_of(run)) {
     const std::string name = step.name(), folder = run + "/" + name;
@@ -262,7 +262,8 @@ bool is_last_checkpoint(const std::string& run, int64_t step) {
   return folder && folder->step == step;
 }
 
-// `best` first: a kill before the new state leaves one that is evaluated again, to the same end.
+// Sets `best` first: if it is killed before the new state is written, the resumed run evaluates
+// again and gets the same result.
 void settle_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
   if (!is_last_checkpoint(run, c.step)) return;
   const std::string name = link_target(run, "last");
@@ -289,7 +290,7 @@ Checkpoint load_checkpoint(const std::string& run) {
       return load_step(folder);
     } catch (const UserError& e) {
       if (last_folder(run) == folder) throw UserError(e.what() + intact_checkpoint(run, folder));
-      // A run at work in this folder has saved another step and removed this one.
+      // An active run in this folder has saved another step and removed this one.
     }
   }
 }

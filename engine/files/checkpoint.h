@@ -1,10 +1,11 @@
 // Run folders: DIR/last and DIR/best are symbolic links, swapped by rename, to step folders
 // (step-00000500), each complete and synced before a link refers to it:
 //   weights.safetensors    the model, timm's names, metadata without time, place or options
-//   ema.safetensors        the same of the weights' moving average; absent without one
+//   weights.safetensors    the model by timm's names; metadata without time, place or options
+//   ema.safetensors        the same for the weights' moving average; absent without --ema
 //   state.safetensors      optimizer state by parameter name: "m.NAME", "v.NAME"; absent if empty
 //   state.json             format version, progress, sizes and CRC-32C of all files
-// Nothing in them depends on the number of processes.
+// None of it depends on the number of processes.
 #pragma once
 #include <string>
 
@@ -16,27 +17,27 @@ namespace bv {
 struct CheckpointTensors {
   TensorViews weights, ema, optimizer;
 };
-CheckpointTensors tensors_of(const Checkpoint&);  // of those in it
+CheckpointTensors tensors_of(const Checkpoint&);  // views of its own tensors
 
 // Writes DIR/step-N, points DIR/last (and DIR/best, if best) to it, then removes step folders
-// beyond the newest `keep` that no link refers to. Whatever happens, last and best are complete; on
-// failure a RunError says whether the previous checkpoint is intact. Of `progress` the tensors are
-// not read, but for the weights' metadata.
+// beyond the newest `keep` that no link refers to. last and best are complete at every moment; on
+// failure a RunError says whether the previous checkpoint is intact. The tensors in `progress` are
+// ignored, except for the weights' metadata.
 void save_checkpoint(const std::string& run_folder, const Checkpoint& progress,
                      const CheckpointTensors&, bool best, int keep);
 // Whether DIR/last is a step folder of this step.
 bool is_last_checkpoint(const std::string& run_folder, int64_t step);
-// After the evaluation of a step that was saved before it: gives DIR/last this progress, points
-// DIR/best to it, if best, and removes as save_checkpoint does. Leaves all as it is where DIR/last
-// is another step's. Throws RunError.
+// For a checkpoint that was saved before its step's evaluation: writes the new progress to
+// DIR/last, points DIR/best to it, if best, and removes old folders like save_checkpoint. Does
+// nothing if DIR/last is of another step. Throws RunError.
 void settle_checkpoint(const std::string& run_folder, const Checkpoint& progress, bool best,
                        int keep);
-// Whether there is one to load; a run that was killed early has none.
+// Whether there is a checkpoint to load; a run that was killed early has none.
 bool has_checkpoint(const std::string& run_folder);
 // An entry of the run folder that a killed save left; the next save removes it.
 bool is_unfinished_checkpoint(const std::string& name);
 // Reads DIR/last and checks version and checksums. Throws UserError (truncated, foreign, newer).
-// Without that link, as after a kill in the first save or a copy without links: the newest step
+// Without the link (killed in the first save, or copied without links) it reads the newest step
 // folder.
 Checkpoint load_checkpoint(const std::string& run_folder);
 

@@ -25,7 +25,7 @@ std::string hex(uint32_t crc) {
   return text;
 }
 
-// The numbers of state.json in its order.
+// Calls f(key, value) for the numbers of state.json, in file order.
 template <class State, class F>
 void each_number(State& c, F f) {
   f("step", c.step);
@@ -42,7 +42,7 @@ void each_number(State& c, F f) {
   f("data_fingerprint", c.data_fingerprint);
 }
 
-// JSON has no inf and NaN, which a sum of losses can be (after a step that fp16 skipped).
+// JSON has neither inf nor NaN; a sum of losses can be either (after a step that fp16 skipped).
 template <class T>
 Json number(T x) {
   if constexpr (std::is_integral_v<T>) return x;
@@ -138,13 +138,13 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(key, std::numeric_limits<T>::max()));
   });
-  // Earlier versions of the program wrote none of these, and not every run has them all.
+  // Earlier versions of the program wrote none of these, and not every run has all of them.
   Checkpoint& c = out.progress;
   if (read.has("top1_sum"))
     c.top1_sum = read.real("top1_sum");
   else if (c.loss_count > 0)
     c.top1_sum = std::numeric_limits<double>::quiet_NaN();
-  // Earlier versions knew it of epochs alone.
+  // Earlier versions evaluated at the end of an epoch only, and didn't write `settled`.
   c.settled = read.has("settled") ? read.flag("settled") : c.batch != 0 || c.loss_count == 0;
   if (read.has("best_loss")) c.best_loss = read.real("best_loss");
   if (const Json* precision = read.object("precision"))
@@ -166,7 +166,7 @@ void require_reachable(const Checkpoint& c, const RunLength& run, const std::str
                       " batches per epoch, " + std::to_string(run.accumulate) + " per update");
   };
   const int64_t updates = (run.batches + run.accumulate - 1) / run.accumulate;
-  // An epoch of the step's is small enough to be multiplied.
+  // c.epoch <= c.step / updates comes first: then the product can't overflow.
   require(c.batch < run.batches && c.batch % run.accumulate == 0 && c.epoch <= run.epochs &&
               c.epoch <= c.step / updates && c.epoch * updates + c.batch / run.accumulate == c.step,
           "epoch " + std::to_string(c.epoch) + ", batch " + std::to_string(c.batch));

@@ -1,4 +1,4 @@
-// How TensorBoard's files are called: events.out.tfevents.<seconds>.<host>.<pid>.<number>
+// Names of TensorBoard's files: events.out.tfevents.<seconds>.<host>.<pid>.<number>
 #pragma once
 #include <filesystem>
 #include <string_view>

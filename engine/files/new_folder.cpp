@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 NewFolder::NewFolder(const std::string& option, const std::string& path)
     : named_(option + " " + path), path_(fs::path(path).lexically_normal()) {
-  if (!path_.has_filename()) path_ = path_.parent_path();  // after a last slash
+  if (!path_.has_filename()) path_ = path_.parent_path();  // the path ends in a slash
   std::error_code error;
   if (fs::exists(fs::symlink_status(path_, error)))
     throw UserError(named_ + " exists; name a new folder");
@@ -44,7 +44,7 @@ void NewFolder::finish() {
   partial_->unlock();
   const char* const from = partial_->path().c_str();
   if (renameat2(AT_FDCWD, from, AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
-    // Some file systems can't refuse; there, only a folder that appeared just now is replaced.
+    // Some file systems lack RENAME_NOREPLACE; there, an empty folder made just now is replaced.
     if (errno == EEXIST) throw UserError(named_ + " exists by now; name a new folder");
     if (errno != EINVAL || rename(from, path_.c_str()) != 0)
       throw WriteError("write", path_, errno);

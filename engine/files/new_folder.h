@@ -1,4 +1,4 @@
-// A folder of files that appears whole or not at all.
+// A folder of files that appears complete or not at all.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -9,23 +9,23 @@
 
 namespace bv {
 
-// Made beside `path` under another name; finish() renames it. Without finish(), nothing is left.
+// Written next to `path` under another name; finish() renames it. Without finish(), nothing stays.
 class NewFolder {
  public:
-  // `option` names it in messages: "--out". Throws UserError where something has the name or no
-  // folder can be made there.
+  // `option` names it in messages: "--out". Throws UserError if the path exists or no folder can be
+  // made there.
   NewFolder(const std::string& option, const std::string& path);
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
   const std::filesystem::path& place() const { return partial_->path(); }  // where to write
   void finish();
-  void remove();  // all that was made
+  void remove();  // everything it created
 
  private:
   std::string named_;  // "--out DIR", in messages
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> made_;  // above it, outermost first
+  std::vector<std::filesystem::path> made_;  // parent folders it created, outermost first
   std::optional<PartialFolder> partial_;
 };
 

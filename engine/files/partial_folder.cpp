@@ -15,11 +15,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A process of another machine has its lock; one of this machine may be about to take it.
+// Left over only if its process is dead and the lock is free: a process on another machine holds
+// the lock, one on this machine may be about to take it.
 bool is_left_over(const fs::path& folder, int64_t pid) try {
   if (pid != getpid() && (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH)) return false;
   return RunLock(folder).warning().empty();
-} catch (const UserError&) {  // it is locked, or not ours
+} catch (const UserError&) {  // locked, or not accessible
   return false;
 }
 

@@ -1,5 +1,5 @@
-// A folder that is being filled, beside what it will become, and goes with the process that fills
-// it.
+// A temporary folder next to its final place. It is removed with the process that fills it, unless
+// that process renames it.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -10,17 +10,17 @@ namespace bv {
 
 class PartialFolder {
  public:
-  // Makes NAME.partial-PID in an existing folder. Those of NAME that a killed process has left are
-  // removed first. Throws std::filesystem::filesystem_error.
+  // Makes NAME.partial-PID in an existing folder, after removing any that killed processes left for
+  // NAME. Throws std::filesystem::filesystem_error.
   explicit PartialFolder(const std::filesystem::path& name);
   ~PartialFolder();  // removes it, unless it was kept
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // It is whole, and nothing but what was written into it.
+  // Removes the lock's file: the folder is complete and holds only what was written into it.
   void unlock() { lock_.reset(); }
-  void keep() { path_.clear(); }  // it has another name by now
+  void keep() { path_.clear(); }  // after it was renamed
 
  private:
   std::filesystem::path path_;

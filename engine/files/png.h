@@ -1,4 +1,4 @@
-// Writing pictures.
+// Writes PNG pictures.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -21,7 +21,7 @@ std::string host() {
   return name;
 }
 
-// "process 123", and on which machine if that is not this one. The owner may be about to write it.
+// "process 123", with its machine if that is another. Retries: the owner may be about to write it.
 std::string owner(int fd) {
   char text[320] = "";
   for (int attempt = 0; attempt < 50 && pread(fd, text, sizeof text - 1, 0) <= 0; ++attempt)
@@ -45,11 +45,11 @@ RunLock::RunLock(const std::string& folder) : path_(folder + "/" + run_lock_name
   while (!take(folder)) {
   }
   const std::string text = std::to_string(getpid()) + " " + host();
-  // It only serves the other's message.
+  // Only for the message of a process that finds the folder locked, so failing is harmless.
   if (ftruncate(fd_, 0) != 0 || pwrite(fd_, text.data(), text.size(), 0) < 0) return;
 }
 
-// False: another run has removed this file, at its end; the next attempt makes a new one.
+// False: a run that ended just now removed this file; the next attempt makes a new one.
 bool RunLock::take(const std::string& folder) {
   try {
     fd_ = open_regular(path_, O_RDWR | O_CREAT | O_NOFOLLOW);
@@ -73,7 +73,7 @@ bool RunLock::take(const std::string& folder) {
 }
 
 RunLock::~RunLock() {
-  unlink(path_.c_str());  // before it is free, or another process might lock a file without a name
+  unlink(path_.c_str());  // before close(), or another process might lock a file without a name
   close(fd_);
 }
 

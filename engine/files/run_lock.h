@@ -1,6 +1,5 @@
-// The right to work in a run folder, which one process at a time has: two runs in one folder would
-// remove each other's checkpoints. The system takes it back when that process ends, however it
-// ends.
+// The exclusive right to work in a run folder: two runs in one folder would remove each other's
+// checkpoints. The system releases the lock when the process ends, however it ends.
 #pragma once
 #include <string>
 
@@ -15,7 +14,7 @@ class RunLock {
   ~RunLock();  // removes the lock's file
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
-  // Warning for a file system without locks; else empty.
+  // A warning if the file system has no locks; else empty.
   const std::string& warning() const { return warning_; }
 
  private:

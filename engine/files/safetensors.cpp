@@ -52,7 +52,7 @@ void read_f32(const Read& read, uint64_t offset, std::span<float> out) {
 
 struct FileDType {
   std::string_view name;
-  uint64_t bytes;  // of an element
+  uint64_t bytes;  // per element
   void (*read)(const Read&, uint64_t offset, std::span<float> out);
 };
 constexpr FileDType dtypes[] = {{"F64", 8, read_converted<double, to_float>},
@@ -68,8 +68,8 @@ struct TensorEntry {
   uint64_t begin = 0, end = 0;  // bytes, counted from the end of the header
 };
 
-// The header, event by event rather than as a tree: duplicate names are seen, nesting goes no
-// deeper than the format, and a hostile header never grows beyond its own size.
+// Parses the header event by event rather than as a tree: this detects duplicate names, limits the
+// nesting, and a hostile header can't take more memory than its own size.
 class HeaderReader final : public JsonEvents {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
@@ -216,7 +216,7 @@ void check_layout(std::vector<TensorEntry>& tensors, uint64_t data_bytes, const 
                     " bytes after the last tensor belong to no tensor");
 }
 
-// A file with holes may be larger than any memory.
+// A sparse file may be larger than any memory.
 void require_memory(const std::vector<TensorEntry>& tensors, const std::string& path) {
   uint64_t bytes = 0;
   for (const TensorEntry& t : tensors) bytes += (t.end - t.begin) / t.dtype->bytes * sizeof(float);
@@ -227,13 +227,13 @@ void require_memory(const std::vector<TensorEntry>& tensors, const std::string& 
 }
 
 // Recognises torch.save's formats: a zip archive, or before PyTorch 1.6 a pickle of protocol 2.
-// Read as a safetensors header's length, either would be longer than any file.
+// Read as a safetensors header length, the first bytes of either exceed any file's size.
 bool is_pickle(uint64_t first_bytes) {
   constexpr uint64_t zip = 'P' | 'K' << 8 | 3 << 16 | 4 << 24, pickle = 0x80 | 2 << 8;
   return (first_bytes & 0xFFFFFFFF) == zip || (first_bytes & 0xFFFF) == pickle;
 }
 
-// Also of training checkpoints, which have the weights as one of their entries.
+// The command also handles training checkpoints, in which the weights are one of the entries.
 std::string pickle_message(const std::string& path) {
   const std::string target = std::filesystem::path(path).replace_extension("safetensors");
   return path +

@@ -23,7 +23,7 @@ struct TensorFile {
   std::map<std::string, HostTensor> tensors;  // sorted by name
 };
 
-// A tensor to be written, in memory that stays the caller's.
+// A tensor to be written; its memory belongs to the caller.
 struct TensorView {
   std::string name;
   std::span<const int64_t> shape;
@@ -36,7 +36,7 @@ TensorViews views_of(const std::map<std::string, HostTensor>&);
 TensorFile read_safetensors(const std::string& path);
 // The same from memory; `path` names it in messages.
 TensorFile parse_safetensors(std::span<const std::byte> file, const std::string& path);
-// The same contents give the same bytes. Written as OutputFile; returns size and checksum.
+// Equal contents give equal bytes. Written through OutputFile; returns size and checksum.
 FileDigest write_safetensors(const std::string& path,
                              const std::map<std::string, std::string>& metadata,
                              const TensorViews&);

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// One kind of misfit, as part of a one-line message.
+// One kind of misfit (missing, extra, ...), as part of a one-line message.
 class Listing {
  public:
   void add(const std::string& item) {
@@ -45,8 +45,8 @@ int grid_of(const std::vector<int64_t>& shape, int prefix) {
 // Resizing is bicubic (Keys 1981, a = -0.5) and separable, as PyTorch's interpolate(mode="bicubic",
 // antialias=True, align_corners=False). Output i is centred at scale * (i + 0.5) of the input,
 // scale = from/to, and is the mean of the inputs around it under the kernel, stretched by scale
-// when the grid shrinks so that every input counts. Weights outside the grid are dropped and the
-// rest normalised to a sum of one.
+// when the grid shrinks, so that every input counts. Weights outside the grid are dropped and the
+// others normalised to sum to one.
 struct Taps {
   int first = 0;
   std::vector<double> weights;
@@ -110,7 +110,7 @@ class Fitting {
       : file_(std::move(file)), path_(path), parameters_(parameters), heads_(heads) {}
 
   FitResult run() {
-    // PyTorch's batch norms count their batches; nothing here uses the count.
+    // PyTorch's batch norms count their batches; the count is not used here.
     std::erase_if(file_.tensors,
                   [](const auto& t) { return t.first.ends_with(".num_batches_tracked"); });
     strip_prefixes();
@@ -150,8 +150,9 @@ class Fitting {
     return std::ranges::find(heads_, name) != heads_.end();
   }
 
-  // The file's number of classes if its heads agree on one and differ from the model's in nothing
-  // else; 0 if it has no heads; otherwise nothing, and heads are fitted like other parameters.
+  // The file's number of classes if its heads agree on it and differ from the model's in nothing
+  // else; 0 if the file has no heads; otherwise nothing, and heads are fitted like other
+  // parameters.
   std::optional<int64_t> other_classes() const {
     std::set<int64_t> classes;
     bool differs = false;

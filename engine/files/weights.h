@@ -1,5 +1,5 @@
-// From a weights file to a model's parameters: as timm loads a checkpoint for another image size or
-// number of classes, with a list of what doesn't fit instead of a guess.
+// Loads a weights file into a model's parameters as timm does, for another image size or number of
+// classes too. What doesn't fit is listed in an error, never guessed.
 #pragma once
 #include <array>
 #include <optional>
@@ -16,33 +16,33 @@ struct ParameterShape {
   std::vector<int64_t> shape;
 };
 
-// Metadata of a weights file; files from elsewhere may lack any of it.
+// Metadata of a weights file; files from other programs may lack any of it.
 struct WeightsInfo {
   std::optional<std::string> model;
   std::optional<int> image_size, patch_size;
   std::vector<std::string> classes;
   std::optional<std::array<double, 3>> mean, std;
-  // How an image is cropped for evaluation.
+  // How an image is cropped and resized for evaluation.
   std::optional<CropMode> crop_mode;
   std::optional<Interpolation> interpolation;
   std::optional<double> crop_pct;
 };
 // Throws UserError on malformed metadata.
 WeightsInfo weights_info(const TensorFile&, const std::string& path);
-// The metadata of a file that this project writes.
+// The metadata of the files that this project writes.
 std::map<std::string, std::string> weights_metadata(const WeightsInfo&);
 
-// Features of the layer before a ViT's head; 0: there is none.
+// Features of the layer before a ViT's head; 0: no such layer.
 int representation_size(const TensorFile&);
 
 struct FitResult {
   std::map<std::string, HostTensor> tensors;  // one per parameter, except those in `fresh`
-  std::vector<std::string> fresh;  // head parameters left as initialised: other number of classes
+  std::vector<std::string> fresh;  // heads left as initialised: another number of classes
   std::string note;  // "weights: FILE, 150 of 152 tensors, new head (1000 classes there, 5 here)"
 };
 // `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] (2 +
-// G*G with a "dist_token") is resized if the grid differs, as by timm's resample_abs_pos_embed;
-// wrappers' prefixes, common to all names, are removed. Throws UserError listing what is missing,
+// G*G with a "dist_token") is resized like timm's resample_abs_pos_embed if the grid differs.
+// Wrapper prefixes shared by all names are removed. Throws UserError listing what is missing,
 // extra, of another shape or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,

@@ -1,4 +1,4 @@
-// Metadata values are strings, some of which contain a number or a JSON list.
+// Metadata values are strings; some contain a number or a JSON list.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// More than any list of classes; a parsed list takes far more memory than its text.
+// More than any class list needs; a parsed list takes far more memory than its text.
 constexpr size_t max_list_bytes = 4 << 20;
 
 class MetadataReader {

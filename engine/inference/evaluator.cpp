@@ -31,7 +31,7 @@ Context Evaluator::context_of(int micro) const {
 
 void Evaluator::run(const Batch& batch) {
   feed_->upload(batch);
-  if (profile_) model_->profile(nullptr);  // a section as a whole
+  if (profile_) model_->profile(nullptr);  // timed as one section
   const int images = sizes_.batch / sizes_.micro_batches;
   for (int micro = 0; micro < sizes_.micro_batches; ++micro) {
     const Context context = context_of(micro);

@@ -1,5 +1,5 @@
-// Evaluates batches: the forward pass, the metrics' sums on the device, and where they are wanted
-// each image's logits and loss on the host.
+// Evaluates batches: runs the forward pass, sums the metrics on the device and, on request, brings
+// each image's logits and loss to the host.
 #pragma once
 #include "comm/communicator.h"
 #include "engine/inference/outputs.h"
@@ -9,7 +9,7 @@
 
 namespace bv {
 
-struct EvaluationSums {  // as they lie on the device
+struct EvaluationSums {  // as laid out on the device
   double loss = 0, count = 0, top1 = 0, top5 = 0;
 };
 
@@ -20,15 +20,15 @@ class Evaluator {
     int batch;  // images
     int micro_batches = 1;
   };
-  // The communicator connects the processes that share the batches; null: there is one. largest: of
-  // the model's graphs, the one with the most bytes of logits.
+  // The communicator connects the processes that share the batches; null: one process. largest: the
+  // graph with the most bytes of logits.
   Evaluator(Backend&, Communicator*, Model&, Feed&, const Graph& largest, const Sizes&);
   void allocate() { sums_ = zeroed_memory(*backend_, bytes); }
 
-  // parameters: what Parameters::context() says. receive: is given what the model says of each
-  // image of this process; none: the sums alone.
+  // parameters: from Parameters::context(). receive: called with the outputs for this process's
+  // images; empty: only sums are computed.
   void begin(const Context& parameters, Outputs::Receive receive = {});
-  // The batch is read until Feed::wait_for_upload() returns.
+  // Reads the batch until Feed::wait_for_upload() returns.
   void run(const Batch&);
   void abandon() { outputs_.finish(); }  // instead of end()
   EvaluationSums end();                  // over all processes; waits for the device

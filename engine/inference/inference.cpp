@@ -20,7 +20,7 @@ void Inference::allocate() {
   parameters_.allocate();
   feed_.allocate();
   scratch_ = DeviceMemory(*backend_, model_.scratch_bytes());
-  model_.use(nullptr, scratch_.data());  // without a backward nothing is saved
+  model_.use(nullptr, scratch_.data());  // nothing is saved without a backward pass
   evaluator_.allocate();
   backend_->synchronize(nullptr);
 }

@@ -1,4 +1,4 @@
-// A model that doesn't train: its weights, and memory planned for the forward pass alone.
+// A model for inference: its weights, and memory planned for the forward pass alone.
 #pragma once
 #include "engine/inference/evaluator.h"
 #include "engine/model/parameters.h"
@@ -9,13 +9,13 @@ namespace bv {
 class Inference {
  public:
   // Images have the model's input size. The communicator connects the processes that share the
-  // batches; null: there is one. Plans; allocate() takes the memory.
+  // batches; null: one process. The constructor only plans; allocate() takes the memory.
   Inference(Backend&, Communicator*, const Graph&, int batch, int side);
   size_t bytes() const;  // of device memory
   void allocate();
   Parameters& parameters() { return parameters_; }
 
-  // As Evaluator's.
+  // See Evaluator.
   void begin(Outputs::Receive receive = {}) { evaluator_.begin(parameters_.context(), receive); }
   void run(const Batch& batch) { evaluator_.run(batch); }
   void wait_for_upload() { feed_.wait_for_upload(); }

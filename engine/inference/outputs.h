@@ -1,5 +1,5 @@
-// The logits and losses of an evaluation's images on their way to the host. They arrive one batch
-// late, so that the device need not wait for the host.
+// Copies the logits and losses of evaluated images to the host. They arrive one batch late, so that
+// the device need not wait for the host.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -30,21 +30,21 @@ void append_predictions(const BatchOutputs&, std::vector<Prediction>&);
 class Outputs {
  public:
   using Receive = std::function<void(const BatchOutputs&)>;
-  // largest: of the graphs that add() will meet, the one with the most bytes of logits.
+  // largest: of the graphs passed to add(), the one with the most bytes of logits.
   Outputs(Backend&, const Graph& largest);
 
-  // Receives the following batches, until finish(); takes its host memory when first called.
+  // Receives the following batches until finish(). The first call takes the host memory.
   void begin(Receive);
-  // To be called when the batch's forward pass has been issued. Does nothing before begin(). Labels
-  // that the batch lacks are on the device.
+  // Call it once the batch's forward pass is enqueued. Does nothing before begin(). device_labels:
+  // given if the batch has no labels on the host.
   void add(const Batch&, const ModelChunk&, const int32_t* device_labels = nullptr);
   void finish();
 
  private:
   struct Slot {
-    std::shared_ptr<void> logits, loss;  // as on the device
+    std::shared_ptr<void> logits, loss;  // in the device's dtype
     std::vector<int32_t> labels;
-    std::shared_ptr<void> device_labels;  // on their way to `labels`; null: these are there
+    std::shared_ptr<void> device_labels;  // to be copied to `labels`; null: already there
     const Graph* graph = nullptr;
     int64_t first = 0;
     Event copied = nullptr;
@@ -56,7 +56,7 @@ class Outputs {
   const Graph* largest_;
   Slot slots_[2];
   int turn_ = 0;
-  std::vector<float> logits_;  // of the batch that is delivered
+  std::vector<float> logits_;  // of the batch being delivered
   Receive receive_;
 };
 

@@ -10,22 +10,22 @@
 namespace bv {
 
 struct Prediction {
-  int64_t index;      // of the image in its data set
+  int64_t index;      // index of the image in its data set
   int32_t label;      // its class; -1: the image could not be read
-  int32_t top;        // the class with the largest logit: of equal ones the first, NaN is none
+  int32_t top;        // class of the largest logit, of equal ones the first; ignores NaN
   float loss;         // cross-entropy, without label smoothing
   float probability;  // of `top`
 };
 
-// The wrong ones, those with the highest probability first, at most `most`.
+// The wrong predictions with the highest probability, in descending order, at most `most`.
 std::vector<Prediction> surest_mistakes(std::span<const Prediction>, size_t most);
 
 int32_t top_class(std::span<const float> logits);
-// exp(logit - max) / their sum
+// exp(logit - max), divided by their sum
 std::vector<double> softmax(std::span<const float> logits);
 
-// On rank 0 the predictions of all ranks, those of rank 0 first, without the images that could not
-// be read; on the others none. Collective, waits for the device. No communicator: one rank.
+// On rank 0: the predictions of all ranks, its own first, without images that could not be read; on
+// other ranks nothing. Collective; waits for the device. Null communicator: one rank.
 std::vector<Prediction> gather(std::vector<Prediction> own, Backend&, Communicator*);
 
 }  // namespace bv

@@ -1,5 +1,5 @@
-// A communicator with a stream of its own, so that communication overlaps compute. On a machine
-// without room for that stream, it is stream 0 itself.
+// A communicator with a stream of its own, so that communication overlaps compute. If the device
+// has no such stream, the channel uses stream 0.
 #pragma once
 #include <memory>
 #include <utility>
@@ -11,7 +11,7 @@ namespace bv {
 
 class Channel {
  public:
-  // The communicator is another's.
+  // The communicator is not owned.
   Channel(Backend& backend, Communicator& communicator, int stream)
       : backend_(&backend),
         communicator_(&communicator),
@@ -25,13 +25,13 @@ class Channel {
 
   Communicator& communicator() const { return *communicator_; }
   Stream stream() const { return stream_; }
-  // Its stream, after what stream 0 has been given so far.
+  // Makes the channel's stream wait for stream 0's work so far, and returns it.
   Stream fork() const {
     backend_->record(forked_, nullptr);
     backend_->wait(stream_, forked_);
     return stream_;
   }
-  // Stream 0 continues after the channel's work.
+  // Makes stream 0 wait for the channel's work.
   void join() const {
     backend_->record(joined_, stream_);
     backend_->wait(nullptr, joined_);

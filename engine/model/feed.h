@@ -1,9 +1,8 @@
-// The host's input to a step: batches and StepParams. The model always reads
-// slot 0. With an upload stream a batch first arrives in slot 1 or 2, in turn, and stream 0 copies
-// it to slot 0. StepParams
-// go through a ring of host memory, since the host may be a whole update ahead of the device. A
-// pipeline's first stage has the images, and sends its last one what belongs to the loss: the
-// targets.
+// The host's input to a step: batches and StepParams. The model always reads slot 0. With an upload
+// stream, batches arrive in slots 1 and 2 alternately, and stream 0 copies them to slot 0.
+// StepParams go through a ring of host memory, since the host may be a whole update ahead of the
+// device. In a pipeline, the first stage holds the images and sends the targets to the last stage,
+// which computes the loss.
 #pragma once
 #include <memory>
 #include <span>
@@ -17,10 +16,10 @@ namespace bv {
 class Feed {
  public:
   struct Sizes {
-    int batch, height, width;  // images of a micro-step in this process, as the largest are stored
-    int layers;                // ImageOps of each image
+    int batch, height, width;  // images per micro-step in this process; largest stored size
+    int layers;                // ImageOps per image
     bool mixing;               // each image has a Mix
-    int params_in_flight;      // set_params() that the device may not have read yet
+    int params_in_flight;      // set_params() calls that the device may not have read yet
     int micro_batches = 1;     // equal parts of the batch, with StepParams of their own
     bool images = true, targets = true;  // parts of a batch that this process holds
   };
@@ -31,13 +30,13 @@ class Feed {
   const StepParams* params(int micro) const;
   std::span<char> targets() const;  // mixes and labels of the whole batch
 
-  void upload(const Batch&);  // nothing where it has no images
+  void upload(const Batch&);  // does nothing if the batch has no images
   void wait_for_upload();
   void set_params(std::span<const StepParams>);  // of each micro-batch
 
  private:
-  // One field of a batch in a slot: of each micro-batch `used` bytes, at every `each`, so that
-  // kernels find all of them aligned.
+  // One field of a batch in a slot. Each micro-batch uses `used` bytes at a stride of `each`, which
+  // keeps all of them aligned for the kernels.
   struct Field {
     size_t at, each, used;
     size_t end(int micro_batches) const { return at + each * static_cast<size_t>(micro_batches); }
@@ -52,7 +51,7 @@ class Feed {
 
   Backend* backend_;
   Sizes sizes_;
-  size_t rows_;  // of a micro-batch
+  size_t rows_;  // images per micro-batch
   Field images_, crops_, ops_, mixes_, labels_;
   size_t params_bytes_, slot_bytes_;
   DeviceMemory memory_;  // params, the slot that the model reads, two for uploads

@@ -1,4 +1,4 @@
-// Memory of a run, on the device and on the host, taken once before the first step.
+// Device and host memory of a run, allocated once before the first step.
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// Rounded up to the boundary that planned pieces of memory begin at.
+// Rounds up to the alignment of planned memory.
 constexpr size_t align(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 inline DeviceMemory zeroed_memory(Backend& backend, size_t bytes) {
@@ -15,7 +15,7 @@ inline DeviceMemory zeroed_memory(Backend& backend, size_t bytes) {
   return memory;
 }
 
-// Host memory that the device copies from and to fastest.
+// Host memory that the device copies fastest (pinned).
 inline std::shared_ptr<void> host_memory(Backend& backend, size_t bytes) {
   return {backend.allocate_host(bytes), [&backend](void* p) { backend.release_host(p); }};
 }

@@ -1,5 +1,5 @@
-// A slice of a graph's nodes with its memory: the whole model, or a part of it. Saved tensors have
-// a copy for each slot (micro-batch in flight); scratch memory is shared.
+// A slice of a graph's nodes with its memory: the whole model or a part of it. Saved tensors have a
+// copy per slot (micro-batch in flight); scratch memory is shared by all slots.
 #pragma once
 #include <functional>
 #include <vector>
@@ -12,22 +12,22 @@ namespace bv {
 
 class ModelChunk {
  public:
-  // Plans; allocate() takes the memory.
+  // The constructor only plans; allocate() takes the memory.
   ModelChunk(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both);
   void allocate();
-  // Instead of allocate(): memory of saved_bytes() and scratch_bytes(), which others may use while
-  // this chunk doesn't run.
+  // Instead of allocate(): uses memory of saved_bytes() and scratch_bytes(), which others may use
+  // while this chunk doesn't run.
   void use(char* saved, char* scratch);
   const Graph& graph() const { return *graph_; }
   const Layout& layout() const { return layout_; }
   size_t saved_bytes() const { return layout_.saved_bytes * static_cast<size_t>(slots_); }
   size_t scratch_bytes() const { return layout_.scratch_bytes; }
 
-  // `run` has parameters and batch; places and workspace are filled in here.
+  // `run` has parameters and batch; tensor addresses and workspace are filled in here.
   void forward(Context run, int slot) const;
   // `ready(n)` is called after each node: gradients [0, n) of the arena are final.
   void backward(Context run, int slot, const std::function<void(size_t)>& ready = {}) const;
-  // A storage's memory, to move it across a border or to read it. Null if this chunk lacks it.
+  // A storage's memory, to send it to another stage or to read it. Null if not in this chunk.
   char* place(int slot, int storage) const {
     return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
   }
@@ -43,7 +43,7 @@ class ModelChunk {
   int begin_, end_, slots_;
   Layout layout_;
   DeviceMemory saved_, scratch_;
-  char* workspace_ = nullptr;               // scratch memory, its own or not
+  char* workspace_ = nullptr;               // scratch memory, owned or not
   std::vector<std::vector<char*>> places_;  // by slot, by storage
   Profile* profile_ = nullptr;
 };

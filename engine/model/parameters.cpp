@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-// The nearest 16-bit value, ties to even, as the bits that kernels read.
+// The nearest 16-bit value, ties to even, as a bit pattern.
 uint16_t to_16_bits(float x, DType dtype) {
   if (dtype == DType::fp16) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
   if (x != x) return 0x7FFF;  // rounding could carry a NaN into infinity
@@ -28,7 +28,7 @@ uint32_t fnv1a(const std::string& text) {
   return hash;
 }
 
-// Uniform in (0, 1], so that its logarithm is finite.
+// Uniform in (0, 1], so that the logarithm is finite.
 double open_uniform(uint32_t word) { return (static_cast<double>(word) + 1) * 0x1p-32; }
 
 void draw(const ParameterInfo& p, uint64_t seed, float* to) {

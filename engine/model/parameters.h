@@ -1,6 +1,6 @@
 // A model's parameters, gradients, moments, moving average and buffers: flat arenas on the device.
-// Weights that are channels last in memory (ParameterInfo) are reordered on their way from and to
-// files.
+// Weights that are channels last in memory (ParameterInfo) are reordered when read from or written
+// to files.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace bv {
 
-// Arenas in host memory, of the device's sizes; null: there is none.
+// Arenas in host memory, as large as the device's; null: the model has no such arena.
 struct ParameterCopy {
   float *weights, *buffers, *ema, *m, *v;
 };
@@ -23,15 +23,15 @@ class Parameters {
   // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
-  // moments: 2: m and v, 1: m. ema: with a moving average of the weights.
+  // moments: 2 (m and v) or 1 (m). ema: keeps a moving average of the weights.
   Parameters(Backend&, const Graph&, int moments, bool ema = false);
-  // For a model that doesn't train: no gradients.
+  // For inference: no gradients.
   Parameters(Backend& backend, const Graph& graph) : Parameters(backend, graph, 0) {
     has_gradients_ = false;
   }
   const Graph& graph() const { return *graph_; }
   void allocate();
-  // Bytes of each arena, allocated or not.
+  // Bytes of each arena, whether allocated or not.
   size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t gradient_bytes() const {
     return has_gradients_ ? (graph_->arena_count() + tail) * sizeof(float) : 0;
@@ -51,37 +51,37 @@ class Parameters {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
   }
 
-  // The parameters' part of a Context, for a pass in the dtype. averaged: the moving average in
-  // place of the weights; in 16 bits compute_weights() has the rounded values of one of the two.
+  // The parameters' part of a Context, for a pass in this dtype. averaged: uses the moving average
+  // instead of the weights. In 16 bits, compute_weights() holds rounded values of one of the two.
   Context context(DType, bool averaged = false) const;
   Context context() const { return context(graph_->dtype()); }
 
-  // Initial values: functions of the seed and the parameter's name alone.
+  // Initial values: they depend on the seed and the parameter's name alone.
   void initialise(uint64_t seed);
-  // Parameters and buffers in their shapes; those that the map lacks keep their value. The average
-  // restarts from them.
+  // Sets parameters and buffers, in their shapes; those missing in the map keep their values. The
+  // moving average restarts from them.
   void set_weights(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_weights() const;
   std::map<std::string, HostTensor> get_gradients() const;
-  // Optimizer state under "m.NAME" and "v.NAME". Throws UserError where one is missing.
+  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing.
   void set_moments(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_moments() const;
-  // The average of the weights, and the buffers as they are; empty without one. Throws UserError
-  // where one is missing.
+  // The moving average of the weights, with the current buffers; empty without --ema. Throws
+  // UserError if one is missing.
   void set_ema(const std::map<std::string, HostTensor>&);
   std::map<std::string, HostTensor> get_ema() const;
-  // For a copy of all arenas that a checkpoint has.
+  // Size of the copy of all arenas that a checkpoint needs.
   size_t copy_bytes() const;
-  size_t model_bytes() const;               // of the same, of all of the model's parts
+  size_t model_bytes() const;               // the same for the whole model, not just this part
   ParameterCopy copy_in(void* host) const;  // of copy_bytes()
-  // Copies the arenas, in stream 0's order. The copy must stay until they are there.
+  // Enqueues copies of the arenas on stream 0. `to` must live until they are done.
   void copy_to(const ParameterCopy&) const;
-  // The copy's tensors, as a checkpoint has them.
+  // The copy's tensors, in a checkpoint's form.
   CheckpointTensors tensors_of(const ParameterCopy&) const;
-  // get_weights() and get_moments() of another part of the model, filled with zeros.
+  // Zeros in the shapes that get_weights() and get_moments() return for another part of the model.
   static std::map<std::string, HostTensor> empty_weights(const Graph& part);
   std::map<std::string, HostTensor> empty_moments(const Graph& part) const;
-  // Number of the first parameter whose gradient is not finite, in the model's order; or -1.
+  // Index of the first parameter with a gradient that is not finite, in the model's order; or -1.
   int first_not_finite() const;
 
  private:
@@ -98,7 +98,7 @@ class Parameters {
   DeviceMemory weights_, compute_weights_, ema_, grads_, m_, v_, buffers_;
 };
 
-// The flags of OptimizerUpdate::decay. all: every parameter decays.
+// The flags for OptimizerUpdate::decay. all: every parameter decays.
 std::vector<uint8_t> decay_flags(const Graph&, bool all);
 // OptimizerUpdate::lr_scale: decay^(layers below the head), as timm's layer decay.
 std::vector<float> layer_scales(const Graph&, double decay);

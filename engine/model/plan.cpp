@@ -17,8 +17,8 @@ struct Block {
   size_t* offset;  // result
 };
 
-// Largest first, each at the lowest offset that is free in all its live ranges. Returns the total
-// size.
+// Places the largest blocks first, each at the lowest offset that is free during all its live
+// ranges. Returns the total size.
 size_t pack(std::vector<Block> blocks) {
   std::ranges::stable_sort(blocks, std::greater{}, &Block::bytes);
   size_t end = 0;
@@ -52,7 +52,7 @@ std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Slice sli
     node.forward(context);
     if (passes == Passes::forward) continue;
     context.planning = &plan.backward;
-    // Both forms: the first micro-step of an update writes gradients, later ones add.
+    // Both variants: the first micro-step of an update writes gradients, later ones add to them.
     for (const bool accumulate : {false, true}) {
       context.accumulate = accumulate;
       graph.backward(i, slice)(context);
@@ -61,7 +61,7 @@ std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Slice sli
   return plans;
 }
 
-// The first and last node that touch each storage, in all of a node's passes or in forward.
+// The first and last node that touch each storage, in any pass or in the forward pass alone.
 struct Spans {
   std::vector<Life> all, forward;
 };
@@ -77,7 +77,7 @@ std::vector<Life> node_spans(const Graph& graph, const std::vector<NodePlan>& pl
   return spans;
 }
 
-// Passes that touch a storage: before, inside or after the stage, and when.
+// In which passes a storage is touched: before, inside or after the stage, and at what times.
 struct Touched {
   struct Pass {
     bool before = false, inside = false, after = false;
@@ -88,13 +88,13 @@ struct Touched {
       inside = true;
     }
   };
-  Pass forward, again;  // again: in backward, or in a second run forward
+  Pass forward, again;  // again: in backward or a repeated forward
   bool crosses() const { return forward.before || forward.after || again.before || again.after; }
   bool both() const { return forward.inside && again.inside; }
 };
 
-// The blocks between cuts that run forward a second time, each without the nodes at its end that
-// compute nothing for its own backward.
+// The blocks between cuts whose forward is repeated. Each leaves out the nodes at its end that
+// compute nothing for the block's own backward.
 std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
                                                const std::vector<NodePlan>& plans,
                                                const Spans& spans, int begin, int end) {
@@ -105,9 +105,9 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
   std::vector<Layout::Recompute> found;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     const int after = cuts[i + 1];
-    // A fused backward needs what this block's last node kept one node earlier.
+    // A fused backward needs the tensors of this block's last node one node earlier.
     const int before = after + (after < end && graph.fused(after));
-    const auto makes_own = [&](int node) {  // something that stays within the block
+    const auto makes_own = [&](int node) {  // a tensor used only within the block
       for (const Tensor t : plans[static_cast<size_t>(node)].forward.tensors) {
         const Life& span = spans.all[static_cast<size_t>(graph.info(t).storage)];
         const int made_by = graph.nodes()[static_cast<size_t>(node)].in_place ? cuts[i] : node;
@@ -122,7 +122,7 @@ std::vector<Layout::Recompute> find_recomputes(const Graph& graph,
   return found;
 }
 
-// When each node runs, by node - begin; -1: never.
+// The time at which each node runs, indexed by node - begin; -1: never.
 struct Times {
   std::vector<int> forward, again, backward;
 };
@@ -171,7 +171,7 @@ std::vector<Touched> find_touched(const Graph& graph, const std::vector<NodePlan
   return all;
 }
 
-// A tensor that the next block's forward reads must still exist when that forward runs again.
+// False for a tensor that the next block's forward reads: it must exist when that is repeated.
 bool only_in_recomputed_block(const Layout& layout, const Spans& spans, size_t storage) {
   const Life &all = spans.all[storage], &forward = spans.forward[storage];
   return std::ranges::any_of(layout.recomputes, [&](const Layout::Recompute& r) {

@@ -1,12 +1,12 @@
-// The memory plan: where every tensor of a stage is, decided by liveness before the first step.
+// The memory plan: the place of every tensor of a stage, decided by liveness before the first step.
 //
 // Time runs over the nodes forward, then backward. A storage that both passes touch, or that
 // crosses the stage's border, is saved: each micro-batch in flight has its own copy. The rest is
-// scratch, shared by all micro-batches; storages whose lives don't overlap share memory. With
-// `recompute` (Chen et al. 2016) a block's nodes run forward again just before they run backward: a
-// storage that only they touch has two short lives and is scratch, and only the block's input is
-// saved. The model's last block goes backward right after its forward, so it is not recomputed. Of
-// a stage that runs forward alone nothing is saved.
+// scratch, shared by all micro-batches; storages whose live ranges don't overlap share memory. With
+// `recompute` (Chen et al. 2016) a block's forward is repeated just before its backward: a storage
+// that only this block touches has two short live ranges and becomes scratch; only the block's
+// input is saved. The model's last block is not recomputed, since its backward follows its forward
+// directly. A stage that only runs forward saves nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace bv {
 
-struct Life {  // a time of use, both ends included
+struct Life {  // a live range, both ends included
   int first, last;
 };
 
@@ -30,8 +30,8 @@ struct Layout {
     size_t offset = 0, bytes = 0;
     std::vector<Life> live_ranges = {};
   };
-  // Nodes [begin, end) of the block that ends at `cut` run forward again before backward of node
-  // `before` - 1.
+  // The forward of nodes [begin, end), in the block that ends at `cut`, is repeated before the
+  // backward of node `before` - 1.
   struct Recompute {
     int begin, end, cut, before;
   };
@@ -48,10 +48,10 @@ enum class Passes : uint8_t { both, recompute, forward };
 
 Layout plan_stage(const Graph&, Kernels&, int begin, int end, Passes = Passes::both);
 
-// A run's memory in bytes, as --plan prints it and as it is then allocated.
+// A run's memory in bytes, as printed by --plan and allocated afterwards.
 struct MemoryPlan {
   size_t weights, gradients, optimizer, ema, compute_weights, activations, scratch, batches;
-  // On the host of rank 0: two checkpoints on their way to the disk.
+  // On rank 0's host: two checkpoints waiting to be written.
   size_t checkpoints;
   // On the device.
   size_t peak() const {

@@ -1,4 +1,4 @@
-// Profile of a run's time. Each moment belongs to one section, so the sections add up to all of it.
+// Profile of a run's time. Each moment belongs to exactly one section, so they add up to the total.
 #pragma once
 #include <chrono>
 #include <map>
@@ -13,7 +13,7 @@ class Profile {
  public:
   using Clock = std::chrono::steady_clock;
   explicit Profile(Clock::time_point start) : since_(start) {}
-  // Ends the current section and begins another. Returns the name of the former.
+  // Ends the current section and begins another. Returns the name of the ended section.
   std::string enter(std::string section) {
     const Clock::time_point now = Clock::now();
     seconds_[current_] += std::chrono::duration<double>(now - std::exchange(since_, now)).count();
@@ -27,7 +27,7 @@ class Profile {
   std::map<std::string, double> seconds_;
 };
 
-// Runs in a section of its own; the host waits for the device before and after. Null: just runs.
+// Runs in its own section; the host waits for the device before and after. Null: no timing.
 template <class F>
 void timed(Profile* profile, Backend& backend, const std::string& section, F run) {
   if (!profile) return run();

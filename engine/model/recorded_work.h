@@ -1,5 +1,5 @@
-// Work that is enqueued many times unchanged, recorded when it first runs: on a GPU, as a CUDA
-// graph. What changes from run to run must go through the device's memory.
+// Work that is enqueued many times unchanged. The first run records it: on a GPU, as a CUDA graph.
+// Values that change from run to run must be passed through device memory.
 #pragma once
 #include <algorithm>
 #include <compare>
@@ -16,12 +16,12 @@ namespace bv {
 
 class RecordedWork {
  public:
-  // Two pieces of work with one key are the same work.
+  // Two pieces of work with the same key are the same work.
   struct Key {
     enum Kind : uint8_t { micro_step, update, evaluation } kind;
     const Graph* graph;              // in the precision that computes
-    bool first = false;              // micro_step, update: begins its update
-    const float* weights = nullptr;  // evaluation: the trained ones or their average
+    bool first = false;              // micro_step, update: the first of its update
+    const float* weights = nullptr;  // evaluation: the trained weights or their average
     int micro = 0;                   // evaluation
     auto operator<=>(const Key&) const = default;
   };

@@ -1,4 +1,4 @@
-// A model in 16 bits and in fp32, of which one computes at a time (--amp-policy). Both have the
+// A model in 16 bits and in fp32 (--amp-policy), one of which computes at a time. They have the
 // same parameters and share their memory.
 #pragma once
 #include <algorithm>
@@ -13,9 +13,9 @@ class TwoPrecisions final : public Model {
  public:
   TwoPrecisions(std::unique_ptr<Model> sixteen_bits, std::unique_ptr<Model> fp32)
       : sixteen_bits_(std::move(sixteen_bits)), fp32_(std::move(fp32)), now_(sixteen_bits_.get()) {}
-  // The precision of the following passes.
+  // Sets the precision of the following passes.
   void compute_in(DType dtype) { now_ = dtype == DType::fp32 ? fp32_.get() : sixteen_bits_.get(); }
-  const Model& largest() const;  // the one that takes more memory
+  const Model& largest() const;  // the one that needs more memory
 
   const Graph& graph() const override { return now_->graph(); }
   size_t saved_bytes() const override {

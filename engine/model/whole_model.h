@@ -1,4 +1,4 @@
-// A model that one process computes: forward, then backward of each micro-batch in turn.
+// A model computed by one process: forward, then backward, for each micro-batch in turn.
 #pragma once
 #include "engine/model/model.h"
 

@@ -53,7 +53,7 @@ bool is_randaugment(const AugmentOptions& o) {
   return o.auto_augment == Policy::ra || o.auto_augment == Policy::ra_dali;
 }
 
-// Refuses options that were typed and have no effect.
+// Refuses options that were given but have no effect.
 void refuse_unused(const Options& o) {
   const auto needs = [&](bool has_effect, std::string_view option, const char* what) {
     if (!has_effect && o.source(option) == Source::command_line)
@@ -70,8 +70,8 @@ void refuse_unused(const Options& o) {
   needs(o.mixup > 0 && o.cutmix > 0, "mixup_switch_prob", "both --mixup and --cutmix");
 }
 
-// Sides of cutmix's boxes: timm draws whole numbers of pixels from floor(A size) up to, but not
-// including, floor(B size).
+// cutmix_minmax gives the sides of cutmix's boxes: timm draws whole numbers of pixels in
+// [floor(A size), floor(B size)).
 void check_minmax(const AugmentOptions& o, int size) {
   const auto [low, high] = *o.cutmix_minmax;
   const std::string subject =
@@ -105,11 +105,11 @@ void resolve_augmentation(Options& o, DataKind kind) {
   const bool photos = kind == DataKind::photos, cifar = kind == DataKind::cifar;
   if (!o.train_crop)
     o.train_crop = photos ? TrainCrop::random_resized : cifar ? TrainCrop::padded : TrainCrop::none;
-  // Some of the built-in classes differ by nothing but their direction.
+  // Some of the built-in classes differ only by their direction.
   if (!o.hflip) o.hflip = photos || cifar ? 0.5 : 0;
   const bool dali = o.auto_augment == Policy::ra_dali;
   if (!o.ra_magnitude) o.ra_magnitude = dali ? 10 : 9;
-  if (o.cutmix_minmax) o.cutmix = 1;  // as timm
+  if (o.cutmix_minmax) o.cutmix = 1;  // as in timm
 
   refuse_unused(o);
   const auto refuse = [](std::string_view option, const std::string& why) {

@@ -1,4 +1,4 @@
-// From the options to data sets, their loaders and the images that a model sees.
+// Turns options into the settings of data sets, loaders and augmentation.
 #pragma once
 #include <span>
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// --augment implies these values of other options, unless they are given themselves. An empty
-// value: the option's default.
+// --augment implies these values of other options unless they are given. An empty value stands for
+// the option's default.
 struct PresetRow {
   std::string_view augment, option, value;
 };
@@ -18,13 +18,13 @@ std::span<const PresetRow> augment_presets();
 // Sets the options that depend on the data. Throws UserError if some contradict each other.
 void resolve_augmentation(Options&, DataKind);
 
-// The data library's form of resolved options.
+// The resolved options as the data library's structs.
 Cropping cropping_of(const AugmentOptions&);
 Augmentation augmentation_of(const Options&);
 Mixing mixing_of(const AugmentOptions&);
-// Without the names of classes.
+// Leaves out the class names.
 DataOptions data_options(const Options&);
-// For evaluation by one process; without `warn` and `allocate`.
+// For evaluation in one process; leaves `warn` and `allocate` unset.
 LoaderOptions loader_options(const Options&, DataKind, int batch, int cores);
 std::string augmentation_text(
     const AugmentOptions&);  // "basic, auto-augment ra 2 x 9, erasing 0.25"

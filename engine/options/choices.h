@@ -1,5 +1,5 @@
-// Options that take one of a few words: their types, and the one table of each one's words, which
-// the command line, files, --help, completion and messages share.
+// Options whose values are words: their enum types, and the single table of each one's words,
+// shared by the command line, files, --help, completion and messages.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -34,7 +34,7 @@ template <class... Text>
 constexpr std::array<std::string_view, sizeof...(Text)> word_list(Text... texts) {
   return {texts...};
 }
-// Each type's words, in the order of its values.
+// The words of each type, in the order of its values.
 constexpr auto words(Augment) { return word_list("none", "basic", "strong"); }
 constexpr auto words(OnBadImage) { return word_list("fail", "skip"); }
 constexpr auto words(BestBy) { return word_list("top1", "loss"); }
@@ -65,7 +65,7 @@ concept WithWords = requires {
   words(E{});
 };
 
-// The word of an option that isn't resolved yet; empty: there is none.
+// The word that means "not resolved yet"; empty: the type has none.
 template <WithWords E>
 constexpr std::string_view unset_word(E) {
   return "auto";

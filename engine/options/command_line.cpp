@@ -26,7 +26,7 @@ std::string see_help(const Command& command) {
   return "; " + start_of(command) + " --help lists all";
 }
 
-// The options that every command takes; --config only those that train.
+// The options of every command; --config only for those that train.
 struct Common {
   bool help = false, help_all = false, version = false, help_markdown = false;
   std::string config;
@@ -41,7 +41,7 @@ constexpr const OptionRow &help_row = common_rows[0], &help_all_row = common_row
                           &version_row = common_rows[2], &markdown_row = common_rows[3],
                           &config_row = common_rows[4];
 
-// --name or -n; a negative number is none.
+// --name or -n, but not a negative number.
 bool is_option(const std::string& word) {
   const auto begins_at = [&](size_t at) {
     return word.size() > at && word[0] == '-' && !std::strchr("-! \n", word[at]);
@@ -50,8 +50,8 @@ bool is_option(const std::string& word) {
          (word.starts_with("--") && begins_at(2));
 }
 
-// The arguments, split into options with the values they were given and words by position; the
-// table interprets the values.
+// The arguments, split into options with their values and positional words; the table interprets
+// the values.
 class Given {
  public:
   Given(std::vector<const OptionRow*> rows, std::span<const std::string> arguments)
@@ -67,12 +67,12 @@ class Given {
         words_only = true, rest.push_back(word);
     }
   }
-  // Null if it isn't given. A value is empty if none follows the option.
+  // Null if it isn't given. The value is empty if none follows the option.
   const Items* find(const OptionRow& row) const {
     const auto given = given_.find(&row);
     return given == given_.end() ? nullptr : &given->second;
   }
-  std::vector<std::string> rest;  // words that are no option's, in order
+  std::vector<std::string> rest;  // positional words, in order
 
  private:
   std::string take() {
@@ -86,7 +86,7 @@ class Given {
         return given_[row].push_back(word);
     rest.push_back(word);
   }
-  // --name, --name=value, -n, -nvalue, or flags in one word.
+  // Reads --name, --name=value, -n, -nvalue, or several flags in one word.
   void read_option(const std::string& word) {
     const bool is_long = word[1] == '-';
     const size_t end = is_long ? std::min(word.find('='), word.size()) : 2;
@@ -167,7 +167,7 @@ void read_options(const Given& arguments, CommandLine& line) {
   }
 }
 
-// With a MODEL or a recipe, train's help shows what they make of the options.
+// For train with a MODEL or a recipe, the help shows the resulting values of the options.
 std::string help_for(const CommandLine& line, std::span<const Command> all, HelpView view) {
   if (line.command->name != "train" ||
       (!line.values.contains("model") && !line.values.contains("recipe")))

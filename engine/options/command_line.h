@@ -1,4 +1,4 @@
-// The command line: a command with the options given, or what to print instead of running.
+// The command line: a command with its options, or a text to print instead of running one.
 #pragma once
 #include <optional>
 #include <span>
@@ -15,33 +15,33 @@ struct CommandLine;
 // A row of the table of commands: ./launcher NAME ...
 struct Command {
   std::string_view name;   // one word or two: "preview", "data split"
-  std::string_view usage;  // after the name
+  std::string_view usage;  // what follows the name
   std::string_view summary;
   std::span<const OptionRow> own;           // the command's own options
-  std::span<const std::string_view> takes;  // of training: titles of groups, names of options
+  std::span<const std::string_view> takes;  // training options: titles of groups or names
   int (*run)(const CommandLine&, const std::vector<std::string>& argv);
-  // It may be a launcher or a worker, each of which has its own way to deal with stop signals.
+  // It may be a launcher or a worker, which handle stop signals themselves.
   bool in_processes = false;
 
-  // The command's own rows, then those of training whose names they don't use.
+  // The command's own rows, then the training options it takes, except names it uses itself.
   std::vector<const OptionRow*> rows() const;
   bool owns(const OptionRow&) const;
-  bool trains() const;  // takes a training run's options: a MODEL with its recipe, and --config
+  bool trains() const;  // takes a MODEL with its recipe, and --config
 };
 
 struct CommandLine {
   struct Print {
     std::string text;
-    int exit_code;  // 2, and to stderr, if the arguments ask for nothing
+    int exit_code;  // 2, with the text on stderr, if no command was given
   };
   const Command* command = nullptr;
   std::optional<Print> print;  // --help, --version ...: print this and exit
-  Values values;               // of training's options, by name
-  Values own;                  // of the command's own
+  Values values;               // training options, by name
+  Values own;                  // the command's own options
   std::string config;          // --config FILE
 };
 
-// The command's own options, S, whose members its rows name.
+// The values of the command's own options as a struct S, whose members its rows refer to.
 template <class S>
 S own_options(const CommandLine& line) {
   S options;

@@ -14,7 +14,7 @@ namespace bv {
 
 namespace {
 
-// Two options for one thing: setting one of them unsets the other.
+// Two options for the same setting: setting one of them unsets the other.
 struct Alternatives {
   std::string_view one, other;
   bool (*other_counts)(const Options&);
@@ -31,7 +31,7 @@ void refuse_both(const Values& values, const std::string& where) {
   }
 }
 
-// `values`, which were checked when they were read, win over what is set so far.
+// Sets `values`, already checked when read, over the options' current values.
 void overlay(Options& options, const Values& values, Source source) {
   for (const auto& [one, other, other_counts] : alternatives) {
     if (values.contains(one)) unset(options, other);
@@ -43,7 +43,7 @@ void overlay(Options& options, const Values& values, Source source) {
   }
 }
 
-// First the options that its --augment implies, then its own.
+// Sets the options that the values' --augment implies, then the values themselves.
 void overlay_with_presets(Options& options, const Values& values, Source source) {
   if (const auto augment = values.find("augment"); augment != values.end())
     for (const PresetRow& row : augment_presets()) {
@@ -62,7 +62,7 @@ Values read_config(const std::string& path) {
   return values;
 }
 
-// --recipe, --config and the command line's own.
+// Applies --recipe, then --config, then the command line.
 void overlay_given(Options& options, const Request& request) {
   const NamedRecipe& recipe = request.recipe;
   overlay_with_presets(options, recipe.values, Source::named_recipe);
@@ -87,7 +87,7 @@ DataDefaults defaults_for(DataKind kind) {
 }
 
 void resolve_patch_size(Options& options, const ModelConfig& model) {
-  // A data set's recipe has small patches for its small images.
+  // The recipe for a data set of small images has small patches.
   const bool small_images = *options.image_size < model.image_size;
   if (!options.patch_size || (!small_images && options.source("patch_size") == Source::recipe)) {
     options.patch_size = model.patch_size;
@@ -102,7 +102,7 @@ void resolve_patch_size(Options& options, const ModelConfig& model) {
                   std::to_string(below + patch) + " would be");
 }
 
-// Relative paths are stored as absolute: a run may be resumed from another folder.
+// Stores relative paths as absolute ones: a run may be resumed from another folder.
 Items stored_items(const Options& options, const OptionRow& row) {
   Items items = items_of(options, row);
   if (!row.uses.absolute || items[0].empty() || items[0] == "synthetic") return items;
@@ -111,7 +111,8 @@ Items stored_items(const Options& options, const OptionRow& row) {
   return error ? items : Items{absolute.string()};
 }
 
-// A file contains one of two options for one thing, so that it can serve as a --config.
+// A file contains only one of two options for the same setting, so that it can be given to
+// --config.
 bool is_redundant(const Options& options, const OptionRow& row) {
   return std::ranges::any_of(alternatives, [&](const Alternatives& two) {
     return row.name == (two.other_counts(options) ? two.one : two.other);
@@ -123,7 +124,7 @@ std::string advice_to_start_anew(const std::string& folder) {
          (std::filesystem::path(folder) / "last/weights.safetensors").string();
 }
 
-// Refuses options that would change a run's model, data or mathematics.
+// Refuses options that would change a resumed run's model, data or mathematics.
 void refuse_changes(const Options& saved, const CommandLine& line, const std::string& folder) {
   if (!line.config.empty())
     throw UserError("--config can't be given with --resume: the run has its own config.json");
@@ -140,7 +141,7 @@ void refuse_changes(const Options& saved, const CommandLine& line, const std::st
   }
 }
 
-// A run's folder. A checkpoint, or a file of one, is in it.
+// The run's folder; an error names it if a checkpoint, or a file of one, is given instead.
 std::filesystem::path checked_run(const std::filesystem::path& given) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -224,7 +225,7 @@ Options resolve_options(const Request& request, const ModelConfig& model, DataKi
 Options options_of_run(const std::string& folder) {
   const std::string path = std::filesystem::path(folder) / "config.json";
   Options options;
-  // It has all that --augment implied then, unless the run is older than those options.
+  // A run's config.json has the options that --augment implied, unless the run is older than those.
   const Values values = read_config(path);
   (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
@@ -242,7 +243,7 @@ Request read_request(const CommandLine& line) {
   Request request{.line = line, .options = options_of_run(checked_run(folder))};
   Options& options = request.options;
   refuse_changes(options, line, folder);
-  // More epochs lift the cap of the earlier run.
+  // --epochs lifts the cap that --steps set in the earlier run.
   if (line.values.contains("epochs") && !line.values.contains("steps")) options.steps.reset();
   overlay(options, line.values, Source::command_line);
   options.out = folder;
@@ -250,7 +251,7 @@ Request read_request(const CommandLine& line) {
   return request;
 }
 
-// Paths may have moved; files and classes are compared through the data's fingerprint instead.
+// Leaves out paths, which may have moved; files and classes are compared by the data's fingerprint.
 Values options_to_keep(const Options& options) {
   Values kept;
   for (const OptionGroup& group : option_groups())

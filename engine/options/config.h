@@ -1,8 +1,8 @@
-// A run's options from all their sources, and back to config.json.
+// Merges a run's options from all their sources, and writes them to config.json.
 //
 //   built-in < model's recipe < its section for the kind of data < --recipe NAME < --config FILE
 //   < command line
-//   --resume DIR: DIR/config.json < those options of the command line that may change
+//   --resume DIR: DIR/config.json < the command line's options that may change on resuming
 #pragma once
 #include <string>
 #include <string_view>
@@ -20,37 +20,38 @@ struct GraphOptions;  // models/family.h
 // The options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);
 
-// The user's request: the command line, with all files that it leads to. They are read once, as
+// The user's request: the command line and all files that it names. They are read once, because
 // they may change while the run starts.
 struct Request {
   CommandLine line;
   NamedRecipe recipe;  // --recipe
   Values config;       // --config
   ModelConfig model;
-  // A new run's lack the model's recipe: they are enough to find data, device and -n. A resumed
-  // run's are all there; `out` is its folder.
+  // For a new run, without the model's recipe: enough to find data, device and -n. For a resumed
+  // run, complete, with `out` as its folder.
   Options options;
 };
 Request read_request(const CommandLine&);
-Request read_new_run(const CommandLine&);  // whatever --resume says
+Request read_new_run(const CommandLine&);  // ignores --resume
 // All options of a new run, with image and patch size resolved.
 Options resolve_options(const Request&, const ModelConfig&, DataKind);
 
-// For commands that work with a finished run: its config.json, which must be there.
+// For commands on a finished run: the options in its config.json, which must exist.
 Options options_of_run(const std::string& folder);
 void set_from_command_line(Options&, const CommandLine&);
-// Image and patch size: the model's where they are not set. Throws UserError where they don't fit.
+// Sets image and patch size to the model's unless they are given. Throws UserError if they don't
+// fit.
 void resolve_sizes(Options&, const ModelConfig&, DataKind);
-// The options of a model's graph, without what data and processes decide.
+// The options of a model's graph, without those decided by data and processes.
 GraphOptions graph_options(const Options&);
 
 // Options that a checkpoint keeps: those that decide the weights, and the number of epochs.
 Values options_to_keep(const Options&);
-// Throws UserError naming the first option of the resumed run that config.json, edited since the
-// checkpoint, has changed; `kept` is the checkpoint's.
+// Refuses a config.json that was edited since the checkpoint, whose options are `kept`: throws
+// UserError naming the first option that differs.
 void refuse_edits(const Options&, const Values& kept);
 
-// config.json: every option of the run, in the table's order; the same text for the same options.
+// config.json: every option of the run, in the table's order. Equal options give equal text.
 std::string config_to_json(const Options&);
 
 }  // namespace bv

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// Each `names` is a list between spaces; `ours` is what to type, or a sentence with "not" in front.
+// `names` is a space-separated list; `ours` is what to type, or a sentence that begins with "not".
 struct Foreign {
   std::string_view names, ours;
 };
@@ -102,8 +102,8 @@ constexpr Foreign policies[] = {
     {"v0", "imagenet"},
 };
 
-// Models of timm and torchvision that aren't here, by the beginnings of their names, of which the
-// longest that fits holds, and their millions of parameters.
+// Models of timm and torchvision that are missing here: how their names begin (the longest match
+// counts) and their millions of parameters.
 struct ForeignModel {
   std::string_view beginning;
   double millions;
@@ -128,7 +128,7 @@ constexpr ForeignModel foreign_models[] = {
     {"regnet_y_16gf", 83.6},    {"mixer_b16", 59.9},       {"maxvit_t", 30.9},
     {"mobilenet_v3_small", 2.5}};
 
-// "304 M" of a description's "304 M parameters"; empty: it doesn't say.
+// "304 M" from a description with "304 M parameters"; else empty.
 std::string parameters_of(const ModelConfig& model) {
   static const std::regex form(R"(([0-9.]+ M) parameters)");
   std::smatch part;

@@ -5,15 +5,15 @@
 
 namespace bv {
 
-// Advice to one who typed their option `flag` ("--batch-size"): ": here it is --batch". Empty if
-// they have no such option.
+// Advice for a user who typed `flag`, an option of theirs ("--batch-size"): ": here it is --batch".
+// Empty if they have no such option.
 std::string advice_for_foreign(std::string_view flag);
 
-// The same for timm's name of a model, "vit_large_patch32_384.orig_in21k": ": here it is vit_large
-// --patch-size 32 --image-size 384; ...". Empty if that is none of ours.
+// The same for a model name of timm's, "vit_large_patch32_384.orig_in21k": ": here it is vit_large
+// --patch-size 32 --image-size 384; ...". Empty if the model is missing here.
 std::string advice_for_foreign_model(const std::string& name);
 
-// The same for values of --auto-augment, as timm's "rand-m9-mstd0.5": " (here it is ra, ...)".
+// The same for a value of --auto-augment, like timm's "rand-m9-mstd0.5": " (here it is ra, ...)".
 std::string advice_for_foreign_policy(std::string_view policy);
 
 }  // namespace bv

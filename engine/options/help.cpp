@@ -29,7 +29,7 @@ constexpr Example example_lines[] = {
     {"./launcher --resume runs/first --epochs 40", "resume, with more epochs"},
     {"./launcher vit_large --batch 8 --plan", "how much memory would this take?"}};
 
-// The options that a first run needs; a command of few options shows all of them.
+// The options a first run needs; commands with few options show all of them.
 constexpr std::string_view basic[] = {
     "data",      "val",       "val_fraction", "classes",       "image_size",
     "augment",   "recipe",    "weights",      "patch_size",    "on_bad_image",
@@ -108,7 +108,7 @@ std::string paragraph(std::string_view text, const HelpView& view) {
   return "\n" + fitted(text, 0, 0, view.width) + "\n";
 }
 
-// hides: the text lacks some of the command's options.
+// hides: some of the command's options are not shown.
 std::string last_line(const Command& command, bool hides, const HelpView& view) {
   if (!hides) return paragraph("As a page: docs/options.md", view);
   const size_t words = static_cast<size_t>(

@@ -1,4 +1,4 @@
-// Help of commands and options, all written from their tables.
+// The help of commands and options, generated from their tables.
 #pragma once
 #include <span>
 #include <string>
@@ -10,45 +10,46 @@ namespace bv {
 
 struct HelpView {
   size_t width = 80;
-  bool all = false;                // --help-all: every option; else those that a first run needs
-  const Options* holds = nullptr;  // the values for a model and its data, instead of the defaults
+  bool all = false;  // --help-all: every option; else those a first run needs
+  const Options* holds =
+      nullptr;  // values to show instead of the defaults, for a model and its data
 };
 
-// Columns of help and tables: those of the terminal that standard output is, else COLUMNS, else
-// 80; at least 44, at most 100.
+// Width of help and tables: the terminal's if standard output is one, else COLUMNS, else 80; at
+// least 44, at most 100.
 size_t text_width();
 
 std::string help_text(const Command&, std::span<const Command> all, const HelpView& = {});
 std::string help_markdown(std::span<const Command> all);  // docs/options.md
-std::string usage_text();                                 // for a line without any word
-// The models and the commands, each with what it is; of the commands of two words that begin with
-// `first`, those alone.
+std::string usage_text();                                 // for an empty command line
+// The models and the commands with their descriptions; with `first`, only the two-word commands
+// that begin with it.
 std::string list_text(std::span<const Command> all, size_t width);
 std::string list_text(std::span<const Command> all, std::string_view first, size_t width);
 
 std::string usage_of(const Command&);         // "preview MODEL --out DIR"
 std::string flags_of(const OptionRow&);       // "-n, --nproc N"
-std::string brief(std::string_view summary);  // its first part, for a line in a list
-// Lines of names and what they are; a long name has a line of its own.
+std::string brief(std::string_view summary);  // its first part, for a list
+// Lines of a name and its description; a long name gets a line of its own.
 std::string listed(std::string_view name, std::string_view text, size_t width, size_t column = 23);
 
 // The names of the training options that --help shows.
 std::span<const std::string_view> basic_options();
 
-// A line to type, and what it does.
+// A command to type, and its description.
 struct Example {
   std::string_view command, what;
 };
 std::span<const Example> examples();
 
-// An option of every command; for_training: only of those that train.
+// An option of every command, or (for_training) only of those that train.
 struct CommonOption {
   std::string_view flags, help;
   bool for_training = false;
 };
 std::span<const CommonOption> common_options();
 
-// The titles of the groups of training options that a command takes whole.
+// Titles of the groups of training options that a command takes entirely.
 std::vector<std::string> whole_groups(const Command&);
 
 }  // namespace bv

@@ -16,8 +16,8 @@ namespace bv {
 
 namespace fs = std::filesystem;
 
-// BAREVISION_MODELS, else where `make install` puts them, else models/ next to the program or in a
-// folder above it.
+// BAREVISION_MODELS, else the place where `make install` puts them, else models/ next to the
+// program or in a folder above it.
 fs::path models_folder() {
   if (const char* folder = std::getenv("BAREVISION_MODELS"); folder && *folder) return folder;
   std::error_code error;

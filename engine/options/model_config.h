@@ -1,4 +1,4 @@
-// models/NAME.json: a model's sizes and its recipe, the options it trains well with.
+// models/NAME.json: a model's sizes, and its recipe: the options with which it trains well.
 #pragma once
 #include <any>
 #include <array>
@@ -17,10 +17,10 @@ struct ModelFamily;  // models/family.h
 struct ModelConfig {
   std::string name, description;
   const ModelFamily* family = nullptr;
-  int image_size = 0, patch_size = 0;         // of a family with patches
-  std::any sizes;                             // the family's
+  int image_size = 0, patch_size = 0;         // patch_size: only in families with patches
+  std::any sizes;                             // the family's struct of sizes
   std::array<double, 3> mean = {}, std = {};  // of pixels in 0-1
-  // "recipe", and what a kind of data overrides: "recipe_builtin", "recipe_cifar", "recipe_folder".
+  // "recipe", and overrides by kind of data: "recipe_builtin", "recipe_cifar", "recipe_folder".
   std::map<std::string, Values, std::less<>> recipes;
 };
 

@@ -1,5 +1,5 @@
-// models/recipes/NAME.json: a set-up by name, --recipe NAME. A key that begins with // is a comment
-// on the options that follow it: where their values are from, or why they depart from there.
+// models/recipes/NAME.json: a set of options by name, --recipe NAME. A key that begins with // is a
+// comment on the options after it: the source of their values, or why they differ from it.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,9 +12,9 @@ namespace bv {
 struct NamedRecipe {
   struct Part {
     std::string comment;
-    std::vector<std::string> options;  // names, in the file's order; there may be none
+    std::vector<std::string> options;  // names, in the file's order; may be empty
   };
-  std::string name, description, model, origin;  // origin: the comment on the whole, "//"
+  std::string name, description, model, origin;  // origin: the comment on the whole recipe, "//"
   std::vector<Part> parts;
   Values values;
 };

@@ -32,7 +32,8 @@ constexpr Uses this_time = {.recipe = false, .resume = true, .stored = false};
 constexpr Uses run_folder = {.recipe = false, .stored = false};
 constexpr Uses command_line = {.recipe = false, .stored = false, .config = false};
 constexpr Uses resumed = {.recipe = false, .resume = true, .stored = false, .config = false};
-constexpr Uses by_data = {.recipe = false, .kept = false};  // compared by the data's fingerprint
+constexpr Uses by_data = {.recipe = false,
+                          .kept = false};  // resuming compares the data's fingerprint
 constexpr Uses data_path = {.recipe = false, .kept = false, .path = true, .absolute = true};
 constexpr Uses weights_path = {
     .recipe = false, .named = true, .kept = false, .path = true, .absolute = true};

@@ -1,5 +1,5 @@
-// The table of options: names, types, allowed values, where each may be given, help. The command
-// line, config files, recipes, config.json, --help and the README are all driven by it.
+// The table of options: names, types, allowed values, allowed places, help. It drives the command
+// line, config files, recipes, config.json, --help and the README.
 #pragma once
 #include <limits>
 #include <span>
@@ -18,34 +18,34 @@ struct Range {
   bool min_open = false, max_open = false;
 };
 
-// The places besides the command line in which an option may appear.
+// Where an option may be given, besides the command line.
 struct Uses {
   bool recipe = true;             // in a recipe
   bool resume = false;            // with --resume
   bool stored = true;             // in config.json
-  bool named = recipe;            // in a recipe by name, models/recipes/NAME.json
-  bool config = true;             // in a file for --config
+  bool named = recipe;            // in a named recipe, models/recipes/NAME.json
+  bool config = true;             // in a --config file
   bool kept = stored && !resume;  // in checkpoints
-  bool path = false;              // which may be empty
+  bool path = false;              // is a path, and may be empty
   bool absolute = false;  // stored as an absolute path: a run may be resumed from another folder
 };
 
 struct OptionRow;
-// An option's value as text: one item, or the items of a list.
+// An option's value as text: one item, or several for a list.
 using Items = std::vector<std::string>;
 
 enum class JsonForm : uint8_t { boolean, number, text };
 
-// A type of options: its form in a JSON file, and its conversion to text and back.
+// The type of an option: its form in JSON, and its conversion to text and back.
 struct ValueType {
-  JsonForm form;           // of an item
-  bool list = false;       // of several items
-  bool or_number = false;  // one number may stand there instead
-  void (*set)(void* value, const OptionRow&, const Items&) = nullptr;  // UserError: the reason
-  void (*check)(const OptionRow&, const Items&) = nullptr;             // the same
-  Items (*items)(const void* value) = nullptr;                         // none: not set
+  JsonForm form;                                                       // of each item
+  bool list = false;                                                   // has several items
+  bool or_number = false;                                              // takes a single number, too
+  void (*set)(void* value, const OptionRow&, const Items&) = nullptr;  // throws UserError
+  void (*check)(const OptionRow&, const Items&) = nullptr;             // throws UserError
+  Items (*items)(const void* value) = nullptr;                         // empty: not set
   void (*copy)(void* to, const void* from) = nullptr;
-  std::vector<std::string> (*texts)() = nullptr;  // of a choice
+  std::vector<std::string> (*texts)() = nullptr;  // a choice's words
 };
 
 template <class T>
@@ -53,11 +53,11 @@ struct TypeOf {  // in option_values.cpp, for each type that options have
   static const ValueType value;
 };
 
-// A member of a struct of options.
+// A member of an options struct.
 struct Field {
   const ValueType* type;
   void* (*in)(void* options);
-  const void* (*defaults)();  // a struct with all defaults; each type of struct has its own
+  const void* (*defaults)();  // a struct of its type with all defaults
 };
 
 template <class S>
@@ -79,22 +79,22 @@ inline constexpr Field field = {&TypeOf<decltype(type_of(member))>::value, membe
 
 struct OptionRow {
   std::string_view name;     // in JSON; on the command line --name with dashes for underscores
-  std::string_view metavar;  // N; a flag and a choice have none
+  std::string_view metavar;  // "N"; empty for a flag or a choice
   Field field;
   std::string_view help;
   Range range = {};
   Uses uses = {};
   char letter = 0;          // -n
-  bool positional = false;  // a word without --, or several where it is a list; [X]: optional
+  bool positional = false;  // a word without --; several for a list; [X]: optional
 
   bool is_flag() const { return field.type->form == JsonForm::boolean; }
   bool is_list() const { return field.type->list; }
   bool is_choice() const { return field.type->texts != nullptr; }
-  std::string values() const;  // value after the flag in --help: the metavar, or a|b|c
-  std::string flag() const;    // --image-size; of a word by position, its metavar
+  std::string values() const;  // what follows the flag in --help: the metavar, or a|b|c
+  std::string flag() const;    // --image-size; or a positional word's metavar
 };
 
-// A command's word without --.
+// A row for a positional word of a command.
 constexpr OptionRow positional(std::string_view name, std::string_view metavar, Field field,
                                std::string_view help) {
   return {.name = name, .metavar = metavar, .field = field, .help = help, .positional = true};
@@ -108,7 +108,8 @@ std::span<const OptionGroup> option_groups();         // of training
 const OptionRow* find_option(std::string_view name);  // null if there is none
 std::vector<std::string> option_names();
 
-// The place of a choice's word among `texts`. Throws UserError, with `advice` where there is any.
+// Index of a choice's word among `texts`. Throws UserError, with the text of `advice` if it is
+// given.
 size_t place_of(const Items&, const std::vector<std::string>& texts,
                 std::string (*advice)(std::string_view word));
 

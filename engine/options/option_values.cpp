@@ -25,7 +25,7 @@ std::string range_text(const Range& range, bool whole) {
   return text;
 }
 
-// assign adds the subject in front of the reason.
+// assign() puts the subject in front of the reason.
 [[noreturn]] void refuse(const std::string& reason) { throw UserError(reason); }
 
 double checked(double value, const Range& range, bool whole) {
@@ -64,7 +64,7 @@ concept HasForm = requires {
   T::form;
 };
 
-// The options' types: from items, and back.
+// Conversions of the option types: items to values and back.
 struct PlainText : ChoiceText {
   using ChoiceText::items, ChoiceText::read;
 
@@ -105,7 +105,7 @@ struct PlainText : ChoiceText {
   }
   static Items items(double value) { return {format_number(value)}; }
 
-  // Words by position, or the names of classes, of which one is their number.
+  // Positional words, class names, or the number of classes.
   static void read(std::vector<std::string>& out, const OptionRow& row, const Items& in) {
     const std::set<std::string> different(in.begin(), in.end());
     if (row.positional) {
@@ -149,7 +149,7 @@ struct PlainText : ChoiceText {
       refuse(range_text(row.range, false) + "; divide values of 0-255 by 255");
     for (size_t i = 0; i < n; ++i) out[i] = to_number(in[i], row.range);
   }
-  // --color-jitter takes one number for the first three, or three or four.
+  // --color-jitter takes three or four numbers, or a single one for the first three.
   static void read(std::array<double, 4>& out, const OptionRow& row, const Items& in) {
     if (in.size() != 1 && in.size() != 3 && in.size() != 4)
       refuse("must be one number, three or four");
@@ -245,7 +245,7 @@ bool may_contain(OptionFile file, const Uses& uses) {
                                       : uses.named;
 }
 
-// As for a flag of that name, with keys in place of flags.
+// The advice for a flag of that name, with keys in place of flags.
 std::string advice_for_key(const std::string& key) {
   static const std::regex flags("--([a-z][a-z-]*)");
   const std::string advice = advice_for_foreign("--" + key);

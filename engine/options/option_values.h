@@ -1,4 +1,4 @@
-// Values of options as text and as JSON.
+// Option values as text and as JSON.
 #pragma once
 #include <map>
 #include <stdexcept>
@@ -12,7 +12,8 @@ namespace bv {
 
 using Values = std::map<std::string, Items, std::less<>>;  // by name
 
-// Throws UserError if the items are not a value of the option: `subject` ("--lr abc"), the reason.
+// Throws UserError if the items are not a value of the option. Message: `subject` ("--lr abc") and
+// the reason.
 void check(const OptionRow&, const Items&, const std::string& subject);
 
 template <class S>
@@ -20,26 +21,27 @@ void* place_in(S& options, const OptionRow& row) {
   if (row.field.defaults != defaults_of<S>) throw std::logic_error("another command's option");
   return row.field.in(&options);
 }
-// Sets the option to the items' value, after a check.
+// Checks the items and sets the option to their value.
 template <class S>
 void assign(S& options, const OptionRow& row, const Items& items, const std::string& subject) {
   void* const value = place_in(options, row);
   check(row, items, subject);
   row.field.type->set(value, row, items);
 }
-// The option's value, as assign takes it; no items if it is not set.
+// The option's value in the form that assign() takes; no items if it is not set.
 template <class S>
 Items items_of(const S& options, const OptionRow& row) {
   return row.field.type->items(place_in(const_cast<S&>(options), row));
 }
-// Back to the built-in default.
+// Resets the option to its built-in default.
 void unset(Options&, std::string_view name);
 // The built-in default as text; empty if there is none.
 std::string default_of(const OptionRow&);
 
-// Kinds of JSON files with options; a recipe may have only some of the options.
+// Kinds of JSON files with options; a recipe may contain only some of the options.
 enum class OptionFile : uint8_t { config, recipe, named_recipe };
-// The values in it; `where` names it in messages. Throws UserError naming the key.
+// The option values in a JSON object; `where` names it in messages. Throws UserError naming the
+// key.
 Values values_from_json(const Json& object, const std::string& where, OptionFile);
 Json value_to_json(const OptionRow&, const Items&);
 

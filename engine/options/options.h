@@ -1,4 +1,4 @@
-// The options of a run, in slices by concern: a function takes the slice that it reads.
+// The options of a run, in slices by concern: each function takes only the slice it reads.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class Source { built_in, resolved, recipe, named_recipe, run, config, comma
 
 inline constexpr int64_t max_epochs = 1000000;
 
-// Values with a form of their own: `text` is how they were given, `form` what is wrong elsewhere.
+// Values with their own syntax. `text`: as given by the user; `form`: the error message.
 
 // --save-every 2 (epochs) or 500steps.
 struct SaveEvery {
@@ -38,20 +38,20 @@ struct LrAfter {
   static std::optional<LrAfter> parse(const std::string&);
 };
 
-// How a model's blocks are divided into parts (--partition). uniform: the same number of blocks in
-// each, in the last parts one more where they don't divide; balanced: the largest part has as few
-// parameters as possible; cost: as few flops; list: given numbers of blocks.
+// How a model's blocks are divided into parts (--partition). uniform: equal numbers of blocks, with
+// one more in the last parts if needed; balanced: the largest part has as few parameters as
+// possible; cost: as few flops; list: the given numbers of blocks.
 struct Partition {
   static constexpr const char* form =
       "must be uniform, balanced, cost or the blocks of each part, like 6,6";
   std::string text = "cost";
   enum Kind : uint8_t { uniform, balanced, cost, list } kind = cost;
-  std::vector<int> blocks = {};  // of a list
+  std::vector<int> blocks = {};  // for list
   static std::optional<Partition> parse(const std::string&);
 };
 
-// std::optional fields are resolved once the model, the data and the machine are known; from then
-// on config.json contains them all.
+// std::optional fields are resolved once the model, the data and the machine are known; after that
+// config.json contains all of them.
 
 struct InputOptions {
   std::string data;  // path, "synthetic", or empty: the built-in set
@@ -65,7 +65,7 @@ struct InputOptions {
 };
 
 struct AugmentOptions {
-  Augment augment = Augment::basic;  // other values of the following
+  Augment augment = Augment::basic;  // preset for the following options
   Policy auto_augment = Policy::none;
   int ra_ops = 2;
   std::optional<int> ra_magnitude;
@@ -100,7 +100,7 @@ struct StepOptions {
   std::optional<int> local_batch;  // ... per process
   int accumulate = 1;
   double epochs = 10;
-  std::optional<int64_t> steps;  // cap on the updates, resumed ones included
+  std::optional<int64_t> steps;  // maximum number of updates, counting those before a resume
   int eval_every = 1;            // epochs
   BestBy best_by = BestBy::top1;
   uint64_t seed = 0;
@@ -157,7 +157,7 @@ struct RunOptions {
 struct PipelineOptions {
   int pipeline = 1;  // stages
   std::optional<int> micro_batches;
-  int chunks = 1;  // of each stage
+  int chunks = 1;  // per stage
   Partition partition;
   Recompute recompute = Recompute::none;
 };
@@ -171,12 +171,12 @@ struct MachineOptions {
   KernelChoice kernels = KernelChoice::automatic;
   ConvKernels conv = ConvKernels::own;
   int workers = 0;      // decoding threads per process; 0: one for each of its cores
-  int cache_mb = 1024;  // decoded images, over all processes
+  int cache_mb = 1024;  // for decoded images, over all processes
   std::optional<int64_t> bucket_bytes;
   int comm_streams = 1;
   std::optional<AllReduce> all_reduce;
   double timeout = 60;  // seconds without a sign of life from a peer
-  std::string trace;    // a file to write, or empty
+  std::string trace;    // file to write; empty: none
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 };
 
@@ -190,17 +190,17 @@ struct Options : InputOptions,
                  RunOptions,
                  PipelineOptions,
                  MachineOptions {
-  // The source of each option that isn't a built-in default, by its name in config.json.
+  // The source of each option that differs from its built-in default, by its name in config.json.
   std::map<std::string, Source, std::less<>> sources;
   Source source(std::string_view name) const {
     const auto found = sources.find(name);
     return found == sources.end() ? Source::built_in : found->second;
   }
-  // The user asked for this value, now or when the run began: if it can't be had, that is an error.
-  // Any other value is a default, which gives way with a note.
+  // Whether the user asked for this value, now or when the run began. If it can't be satisfied,
+  // that is an error; any other value is a default, which gives way with a note.
   bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
 
-  // In option_values.cpp: of a hundred members, in every file that has one they were much code.
+  // Defined in option_values.cpp: inline, a hundred members would be much code in every file.
   Options();
   Options(const Options&);
   Options(Options&&) noexcept;

@@ -1,4 +1,4 @@
-// --version: which commit this is, and what it was built with.
+// --version: the commit and the build's features.
 #pragma once
 #include <string>
 
