@@ -15,7 +15,7 @@ struct CommandLine;
 // A row of the table of commands: ./launcher NAME ...
 struct Command {
   std::string_view name;   // one word or two: "preview", "data split"
-  std::string_view usage;  // what follows the name
+  std::string_view usage;  // the words after the name
   std::string_view summary;
   std::span<const OptionRow> own;           // the command's own options
   std::span<const std::string_view> takes;  // training options: titles of groups or names

@@ -18,7 +18,7 @@ struct Range {
   bool min_open = false, max_open = false;
 };
 
-// Where an option may be given, besides the command line.
+// The places besides the command line where an option may be given.
 struct Uses {
   bool recipe = true;             // in a recipe
   bool resume = false;            // with --resume
@@ -90,7 +90,7 @@ struct OptionRow {
   bool is_flag() const { return field.type->form == JsonForm::boolean; }
   bool is_list() const { return field.type->list; }
   bool is_choice() const { return field.type->texts != nullptr; }
-  std::string values() const;  // what follows the flag in --help: the metavar, or a|b|c
+  std::string values() const;  // shown after the flag in --help: the metavar, or a|b|c
   std::string flag() const;    // --image-size; or a positional word's metavar
 };
 

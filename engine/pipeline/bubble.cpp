@@ -6,7 +6,7 @@
 namespace bv {
 namespace {
 
-// Times at which each side of a message reaches it, and at which its receiver may read it.
+// When each side of a message is ready to exchange it, and when its receiver may read it.
 struct Meeting {
   double sender = 0, receiver = 0, arrived = 0;
 };
@@ -21,7 +21,7 @@ class Steps {
     }
   }
 
-  // Time that the stage takes, given the times at which others reach their messages. Notes its own.
+  // Time that the stage takes, given when others are ready for each message. Notes its own times.
   double length(int stage) {
     const std::vector<Task>& tasks = tasks_[static_cast<size_t>(stage)];
     const std::vector<Round>& exchanges = rounds_[static_cast<size_t>(stage)];
@@ -52,7 +52,7 @@ class Steps {
 
  private:
   size_t micro_batches() const { return static_cast<size_t>(shape_.micro_batches); }
-  // Both sides know a message by its pass, the part that made it and its micro-batch.
+  // Both sides identify a message by its pass, the part that made it and its micro-batch.
   Meeting& meeting_of(const Task& t, int stage, bool send) {
     const int part = shape_.part_of(stage, t.chunk),
               made = send ? part : part + (t.forward ? -1 : 1);
@@ -69,7 +69,7 @@ class Steps {
 
 }  // namespace
 
-// Times only grow from pass to pass over the stages, until all agree.
+// Repeats the pass over the stages until the times, which only grow, stop changing.
 double bubble(const PipelineShape& shape, std::span<const PartTime> parts) {
   Steps steps(shape, parts);
   double length = 0, busy = 0;

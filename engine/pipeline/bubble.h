@@ -1,4 +1,4 @@
-// How much of a step the stages wait, computed from what each part of the model takes.
+// The fraction of a step that pipeline stages wait, computed from the time of each part.
 #pragma once
 #include <span>
 
@@ -10,10 +10,10 @@ struct PartTime {
   double forward, backward;
 };
 
-// Fraction of a step that stages are idle, averaged over the stages. parts: those of
-// PipelineShape::parts(). Exchanges take no time themselves; one ends when both sides of all its
-// messages have reached it. Activations and gradients are exchanged concurrently, and a task waits
-// only for its own input.
+// Fraction of a step that stages are idle, averaged over the stages. parts: one time for each of
+// PipelineShape::parts(). Exchanges take no time themselves; an exchange ends when both sides of
+// all its messages are ready. Activations and gradients are exchanged concurrently, and a task
+// waits only for its own input.
 double bubble(const PipelineShape&, std::span<const PartTime> parts);
 
 }  // namespace bv

@@ -13,7 +13,7 @@ Graph laid_out_for(const GatherPath& path, int stage) {
   return graph;
 }
 
-// To stage `peer` or from it, in pieces that fit both.
+// Sends to stage `peer` or receives from it, in pieces that fit both sides' memory.
 void carry(const GatherPath& path, std::vector<float>& data, int peer, bool send, size_t piece) {
   for (size_t begin = 0; begin < data.size(); begin += piece) {
     const size_t bytes = std::min(piece, data.size() - begin) * sizeof(float);

@@ -1,5 +1,4 @@
-// Brings the stages' tensors together for a checkpoint, by name, as if one process had the whole
-// model.
+// Gathers the stages' tensors by name for a checkpoint, as if one process had the whole model.
 #pragma once
 #include <functional>
 #include <map>
@@ -18,11 +17,11 @@ struct GatherPath {
   Communicator& stages;  // the pipeline's processes, by stage
   const PipelinePlan& plan;
   const Graph& graph;
-  float* memory;  // of the device, as large as this stage's arena
+  float* memory;  // device memory, as large as this stage's arena
 };
 
 // Returns the tensors of all stages on the first stage, none on the others. own: this stage's.
-// empty: zeros for the parameters that a graph owns, of the same sizes. Waits for the device.
+// empty: makes zeros in the shapes of the parameters that a graph owns. Waits for the device.
 Tensors gather_stages(Tensors own, const GatherPath&, const TensorsOf& empty);
 
 }  // namespace bv

@@ -1,7 +1,7 @@
-// Which process holds which part of the model. A run of stages x replicas processes has `replicas`
-// copies of the model, each cut into `stages`. Replicas of a stage have neighbouring ranks, so that
-// gradients are added within a node where possible, and the smaller activations cross between
-// nodes.
+// Maps processes to parts of the model. A run of stages x replicas processes has `replicas` copies
+// of the model, each cut into `stages`. The replicas of a stage have neighbouring ranks: gradients
+// are then summed within a node where possible, and only activations, which are smaller, cross
+// between nodes.
 #pragma once
 #include <vector>
 

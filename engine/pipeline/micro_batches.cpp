@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// Why the images can't be divided so; empty if they can.
+// Why `count` micro-batches are impossible; empty if they are possible.
 std::string unfit(int count, const Micro& m) {
   if (m.images % count) return "doesn't divide the local batch of " + std::to_string(m.images);
   if (m.chunks > 1 && count % m.stages)
@@ -22,7 +22,7 @@ std::string unfit(int count, const Micro& m) {
   return "";
 }
 
-// The nearest number that fits, from `count` on in steps of `by`; 0: none.
+// The first number that fits among `count`, `count` + `by`, ...; 0: none.
 int next_fit(int count, int by, const Micro& m) {
   for (; count > 0 && count <= m.images; count += by)
     if (unfit(count, m).empty()) return count;

@@ -3,22 +3,22 @@
 namespace bv {
 
 struct Micro {
-  int images;  // of a replica's share of a batch
+  int images;  // a replica's share of a batch
   int stages = 1, chunks = 1;
   bool mixing = false;      // images are mixed in pairs
-  bool batch_norm = false;  // takes its statistics from a micro-batch
+  bool batch_norm = false;  // computes statistics over a micro-batch
 };
 
 bool divides(int count, const Micro&);
-// The smallest number from `count` on that does; 0: none.
+// The smallest possible number of micro-batches from `count` up; 0: none.
 int next_micro_batches(int count, const Micro&);
 
-// --micro-batches where it isn't given: 4 for each stage of a pipeline, else 1; if the images can't
-// be divided so, the next smaller number that divides them, else the next larger one. If there is
-// none, check_micro_batches refuses the result.
+// The default of --micro-batches: 4 per stage of a pipeline, else 1; if the images can't be divided
+// so, the next smaller number that divides them, else the next larger one. If no number does,
+// check_micro_batches refuses the result.
 int default_micro_batches(const Micro&);
 
-// Throws UserError that names the nearest numbers that fit.
+// Throws UserError that names the nearest possible numbers.
 void check_micro_batches(int count, const Micro&);
 
 }  // namespace bv

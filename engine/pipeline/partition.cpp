@@ -14,8 +14,8 @@ namespace {
 class Splits {
  public:
   using Fold = double (*)(double all, double sum);
-  // The cost of several parts is `fold` of all but the last's and the last's sum; sums above
-  // `largest` are ruled out.
+  // The cost of p parts is `fold`(cost of the first p - 1, sum of the last); no part may exceed
+  // `largest`.
   Splits(std::span<const double> weights, int parts, double largest, Fold fold) {
     const size_t n = weights.size(), P = static_cast<size_t>(parts);
     std::vector<double> before(n + 1);
@@ -46,7 +46,7 @@ class Splits {
   }
 
  private:
-  std::vector<std::vector<size_t>> begins_;  // where the last part begins
+  std::vector<std::vector<size_t>> begins_;  // where the last part begins, by p and i
   double least_;
 };
 
@@ -103,7 +103,7 @@ std::vector<int> min_largest_sum(std::span<const double> weights, int parts) {
   const double largest = Splits(weights, parts, any, [](double all, double sum) {
                            return std::max(all, sum);
                          }).least();
-  // Many splits may share the largest sum: the one whose sums are most alike.
+  // Many splits may share the smallest largest sum: choose the most even one, by sum of squares.
   return Splits(weights, parts, largest, [](double all, double sum) { return all + sum * sum; })
       .counts();
 }

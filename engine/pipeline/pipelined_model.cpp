@@ -52,7 +52,7 @@ void PipelinedModel::trace(Trace* to) {
   if (links_) links_->trace(to);
 }
 
-// The stages without a loss have their part of the tail all the same: who is asked to stop.
+// Stages without a loss fill in the gradients' tail, too: it has the flag that asks for a stop.
 void PipelinedModel::share_batch(const Feed& feed, const Context& first) {
   const Grid& grid = plan_.grid;
   if (links_ && (grid.first() || grid.last())) {
@@ -72,7 +72,7 @@ void PipelinedModel::share_batch(const Feed& feed, const Context& first) {
                             nullptr);
 }
 
-// Transfers of a round, from slot to slot.
+// Starts a round's transfers between the slots of this stage and its peers.
 void PipelinedModel::exchange(const Round& round, InFlight& in_flight, bool evaluating) {
   for (int channel = 0; links_ && channel < links_->channels(); ++channel) {
     std::vector<Transfer> transfers;
@@ -98,7 +98,7 @@ void PipelinedModel::exchange(const Round& round, InFlight& in_flight, bool eval
   }
 }
 
-// Stream 0 continues when no transfer of the slot is in flight.
+// Makes stream 0 wait for all transfers of the slot.
 void PipelinedModel::wait_transfers(std::vector<size_t>& in_flight) {
   for (const size_t number : in_flight) links_->wait(number);
   in_flight.clear();

@@ -1,5 +1,5 @@
-// A pipeline's stage: one chunk of the model or several, for all micro-batches of a step, with the
-// exchanges between the stages. The chunks share one scratch memory.
+// A pipeline's stage: one or more chunks of the model, for all micro-batches of a step, with the
+// exchanges between stages. The chunks share one scratch memory.
 #pragma once
 #include <vector>
 
@@ -10,19 +10,19 @@
 
 namespace bv {
 
-// How a model is computed: cut into parts, a batch into micro-batches.
+// How a model is cut into parts, and a batch into micro-batches.
 struct PipelinePlan {
   PipelineShape shape{};
   Grid grid{};               // of this process
-  std::vector<Slice> parts;  // nodes of each; none: the model is whole
+  std::vector<Slice> parts;  // nodes of each; empty: the model is whole
 
-  std::vector<Slice> own() const;  // by chunk
+  std::vector<Slice> own() const;  // this stage's, by chunk
   bool cut() const { return shape.stages > 1; }
 };
 
 class PipelinedModel final : public Model {
  public:
-  // links: null where only the plan is wanted.
+  // links: null if only the memory plan is needed.
   PipelinedModel(Backend&, const Graph&, const PipelinePlan&, Passes, StageLinks* links);
   const ModelChunk& chunk(int i) const { return chunks_[static_cast<size_t>(i)]; }
 
@@ -33,7 +33,7 @@ class PipelinedModel final : public Model {
   // The first stage sends the labels to the last one.
   void share_batch(const Feed&, const Context& first) override;
   void train(std::span<const Context> micro_batches, const BackwardCallbacks&) override;
-  void evaluate(const Context&, int micro) override;  // in slot 0
+  void evaluate(const Context&, int micro) override;  // uses slot 0
   bool computes_loss() const override { return plan_.grid.last(); }
   const ModelChunk& last_chunk() const override { return chunks_.back(); }
   const Channel* stage_channel() const override { return links_ ? &links_->channel() : nullptr; }
@@ -41,7 +41,7 @@ class PipelinedModel final : public Model {
   void trace(Trace*) override;
 
  private:
-  // The exchanges under way that read or write a slot, by chunk and slot.
+  // The exchanges in flight that read or write a slot, by chunk and slot.
   using InFlight = std::vector<std::vector<std::vector<size_t>>>;
   InFlight none_in_flight() const;
   void exchange(const Round&, InFlight&, bool evaluating = false);

@@ -16,36 +16,36 @@ namespace bv {
 
 class StageLinks {
  public:
-  static constexpr int streams = 2;  // communication streams 0, 1 are theirs
+  static constexpr int streams = 2;  // uses communication streams 0 and 1
   // Collective over all processes.
   StageLinks(Backend&, Communicator& all, const Grid&);
   StageLinks(const StageLinks&) = delete;
   const Channel& channel() const { return channels_.front(); }  // for collectives
   Communicator& stages() const { return channel().communicator(); }
 
-  // On which channel a forward's outputs travel, or a backward's.
+  // The channel for the outputs of a forward, or of a backward.
   int channel_of(bool forward) const {
     return forward ? 0 : static_cast<int>(channels_.size()) - 1;
   }
   int channels() const { return static_cast<int>(channels_.size()); }
-  // Begins after what stream 0 has been given so far. The transfers' memory is theirs until stream
-  // 0 has waited for the number that is returned.
+  // Starts transfers after stream 0's work so far. Returns their number; their memory must not be
+  // used until stream 0 has waited for that number.
   size_t exchange(std::span<const Transfer>, int channel);
   void wait(size_t number);
-  void wait_for_all();  // numbers start over: at the end of what is recorded
+  void wait_for_all();  // then numbers restart at 0, for the next recording
 
   void profile(Profile* to) { profile_ = to; }
   void trace(Trace* to) { trace_ = to; }
 
  private:
   template <class F>
-  void waiting(F issue) const;  // stream 0 does
+  void waiting(F issue) const;  // traces and times stream 0's wait
 
   Backend* backend_;
   std::vector<Channel> channels_;
-  std::vector<Event> events_;             // by exchange: it is over
+  std::vector<Event> events_;             // by exchange: its end
   std::vector<int> begun_;                // by exchange: its channel
-  std::array<size_t, streams> waited_{};  // by channel: for exchanges below that number
+  std::array<size_t, streams> waited_{};  // by channel: exchanges below this number are waited for
   Profile* profile_ = nullptr;
   Trace* trace_ = nullptr;
 };

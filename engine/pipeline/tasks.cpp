@@ -38,7 +38,7 @@ std::vector<Round> rounds(const PipelineShape& shape, int stage) {
     if (other >= 0 && other < shape.parts())
       rounds[round].push_back({send, task, other % shape.stages});
   };
-  const auto alone = static_cast<size_t>(warm_up(shape, stage));  // at either end
+  const auto alone = static_cast<size_t>(warm_up(shape, stage));  // unpaired tasks at either end
   for (size_t i = 0, count; i < tasks.size(); i += count) {
     count = shape.chunks > 1 && i >= alone && i < tasks.size() - alone ? 2 : 1;
     for (size_t k = i; k < i + count; ++k) add(i, false, tasks[k]);
@@ -61,7 +61,7 @@ std::vector<int> slots(const PipelineShape& shape, int stage) {
     const Task& task = tasks[i];
     if (!task.forward)
       --flying[static_cast<size_t>(task.chunk)];
-    else if (shape.part_of(stage, task.chunk) == 0)  // whose input comes in no exchange
+    else if (shape.part_of(stage, task.chunk) == 0)  // its input comes from no exchange
       enters(task.chunk);
   }
   return most;

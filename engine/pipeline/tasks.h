@@ -1,5 +1,5 @@
-// Tasks of a stage in a step, in order. P stages with V chunks each make P * V parts of
-// the model: part i is chunk i / P of stage i % P. A batch passes through in M micro-batches.
+// The tasks of a stage in a step, in order. P stages with V chunks each make P * V parts of the
+// model: part i is chunk i / P of stage i % P. A batch passes through in M micro-batches.
 //   V = 1: 1F1B (Narayanan et al. 2019): P - 1 - stage micro-batches forward, then one forward and
 //     one backward by turns, then the remaining ones backward;
 //   V > 1: interleaved (Narayanan et al. 2021): P micro-batches pass through a chunk before the
@@ -26,12 +26,12 @@ struct Task {
 
 std::vector<Task> schedule(const PipelineShape&, int stage);
 
-// How many forward tasks the schedule begins with.
+// Number of forward tasks with which the schedule begins.
 int warm_up(const PipelineShape&, int stage);
 
-// One message of an exchange. Sent: what this stage's `task` has computed, the outputs of a forward
-// or the gradients of a backward's inputs; received: what `task` will read. It is in its chunk's
-// slot for task.micro (`slot_of`).
+// One message of an exchange. If sent, it has what this stage's `task` computed: the outputs of a
+// forward, or the gradients of a backward's inputs. If received, it has what `task` will read. Its
+// memory is the chunk's slot for task.micro (`slot_of`).
 struct Message {
   bool send;
   Task task;
@@ -41,17 +41,18 @@ struct Message {
 
 // rounds[i] is exchanged before tasks[i], its messages in this order on both sides; the last round,
 // rounds[tasks.size()], after all tasks. An empty round exchanges nothing.
-// V = 1: around each task. V > 1, as Megatron-LM does: after each forward of the warm-up, after
-// each pair of a forward and a backward, after each backward at the end. Around each task it would
-// deadlock: a stage would wait for an input that its sender sends after a pair.
+// V = 1: rounds around each task. V > 1, as in Megatron-LM: after each forward of the warm-up,
+// after each pair of a forward and a backward, after each backward at the end. Rounds around each
+// task would deadlock there: a stage would wait for an input that its sender sends only after a
+// pair.
 using Round = std::vector<Message>;
 std::vector<Round> rounds(const PipelineShape&, int stage);
 
-// Most micro-batches in flight at once, by chunk: each from the exchange that brings a forward's
-// input to the end of its backward.
+// The largest number of micro-batches in flight, by chunk. A micro-batch is in flight from the
+// exchange that brings its forward's input to the end of its backward.
 std::vector<int> slots(const PipelineShape&, int stage);
 
-// Micro-batches of a chunk go forward and backward in the same order.
+// A chunk computes micro-batches in the same order in forward and in backward.
 inline int slot_of(int micro, int slots) { return micro % slots; }
 
 }  // namespace bv

@@ -11,10 +11,10 @@ namespace {
 
 std::string number(double x) { return format_number(x, 4); }
 
-// A new decision of policy 1.
+// Decides anew under policy 1.
 void renew(PrecisionState& s, int64_t epoch, double lr) {
   const auto [before, last] = s.losses;
-  const bool lr_rose = lr > s.lr, loss_rose = last > 1.1 * before;  // false while not known
+  const bool lr_rose = lr > s.lr, loss_rose = last > 1.1 * before;  // false while unknown (NaN)
   s.sixteen_bits = !lr_rose && !loss_rose;
   s.reason = lr_rose     ? "lr rose from " + number(s.lr) + " to " + number(lr)
              : loss_rose ? "loss rose from " + number(before) + " to " + number(last)
@@ -23,7 +23,7 @@ void renew(PrecisionState& s, int64_t epoch, double lr) {
   s.lr = lr;
 }
 
-// Policy 2, within a window.
+// Decides under policy 2, within a window.
 void follow_loss(PrecisionState& s) {
   const auto [before, last] = s.losses;
   if (std::isnan(before)) {

@@ -13,7 +13,7 @@ std::vector<uint8_t> augmented_images(Backend& backend, const Batch& batch, int 
     backend.to_device(memory.data(), from, bytes, nullptr);
     return memory;
   };
-  // Without operations, images are still cropped.
+  // Images are cropped even without operations.
   const std::vector<ImageOp> nothing(count);
   const ImageOp* given = layers > 0 ? batch.ops : nothing.data();
   layers = std::max(layers, 1);

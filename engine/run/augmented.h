@@ -1,4 +1,4 @@
-// Training images as the model gets them, before mixing and normalising.
+// Training images as the model sees them, before mixing and normalising.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,11 +8,12 @@
 
 namespace bv {
 
-// The first `rows` images of a batch: [rows, size, size, 3]. layers: ImageOps of each image. Waits
-// for the device.
+// The first `rows` images of a batch: [rows, size, size, 3]. layers: ImageOps per image. Waits for
+// the device.
 std::vector<uint8_t> augmented_images(Backend&, const Batch&, int rows, int layers, int size);
 
-// The first `count` (even with mixing) of the run's first epoch, prepared by a loader of their own.
+// The first `count` images of the run's first epoch, from a new loader. count: even if pairs are
+// mixed.
 std::vector<uint8_t> first_training_images(Backend&, const Setup&, int count);
 
 }  // namespace bv

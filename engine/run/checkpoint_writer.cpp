@@ -7,7 +7,7 @@
 namespace bv {
 namespace {
 
-// A finite gradient times a huge rate may overflow, which the loss would show a step too late.
+// A huge learning rate can overflow a finite gradient; the loss would show that a step too late.
 void check_finite(const Checkpoint& c, const TensorViews& weights) {
   for (const TensorView& tensor : weights)
     if (!std::ranges::all_of(tensor.data, [](float x) { return std::isfinite(x); }))
@@ -45,7 +45,7 @@ Snapshot& CheckpointWriter::next(std::optional<int64_t>& replaced) {
   const auto room = [&] { return !waiting_ && found() != snapshots_.end(); };
   if (!room()) {
     lock.unlock();
-    backend_.synchronize(nullptr);  // the one that is written may wait for its copy
+    backend_.synchronize(nullptr);  // the one being written may wait for its copy to the host
     lock.lock();
     changed_.wait(lock, room);
   }
@@ -61,7 +61,7 @@ void CheckpointWriter::submit(Request request) {
   background_.post([this] { write_waiting(); });
 }
 
-// One that was replaced leaves a job that finds its successor, or nothing.
+// A job whose checkpoint was replaced writes the replacement, or finds nothing to do.
 void CheckpointWriter::write_waiting() {
   Request request;
   {

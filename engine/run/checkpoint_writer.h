@@ -1,5 +1,5 @@
 // Writes checkpoints while training continues. Memory holds two: one being written, one waiting. A
-// newer checkpoint replaces the waiting one, unless that is the best.
+// newer checkpoint replaces the waiting one unless the waiting one is the best.
 #pragma once
 #include <array>
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace bv {
 
-// A checkpoint is refused because a weight is not finite.
+// A checkpoint was refused because a weight is not finite.
 struct NotFinite : RunError {
   using RunError::RunError;
 };
@@ -25,30 +25,30 @@ struct NotFinite : RunError {
 class CheckpointWriter {
  public:
   struct Request {
-    Checkpoint progress;  // without tensors; if it isn't settled, settle() follows
+    Checkpoint progress;  // without tensors; if not settled, settle() follows
     bool best = false;
   };
 
-  // Jobs are posted to `background`, which ends before this does.
+  // Posts jobs to `background`, which must end before this object.
   CheckpointWriter(Backend&, const Trainer&, Background&, std::string folder, int keep);
 
   void allocate();
-  // Returns the memory for the next request's snapshot; submit() follows. Waits for the disk if
-  // both are in use. `replaced` becomes the step of the request that is given up, if one is.
+  // Returns memory for the next request's snapshot; submit() must follow. Waits for the disk if
+  // both are in use. `replaced` is set to the step of a waiting request that is dropped.
   Snapshot& next(std::optional<int64_t>& replaced);
   void submit(Request);
-  // Adds an evaluation's outcome to the checkpoint of that step. False: DIR/last is another step's,
-  // so the step has to be submitted.
+  // Adds an evaluation's outcome to the checkpoint of its step. False: DIR/last is of another step,
+  // so this step has to be submitted.
   bool settle(const Checkpoint& progress, bool best);
 
-  // Throws the RunError of a job that has failed.
+  // Rethrows the RunError of a failed job.
   void check() { background_.check(); }
-  void finish();                                     // waits until all are written, or have failed
+  void finish();                                     // waits until all are written or have failed
   void wait(std::chrono::duration<double> at_most);  // the same, but no longer
-  // The same for a run that has failed itself; throws nothing.
+  // finish() for a run that has failed itself; throws nothing.
   void abandon();
   std::vector<SaveRecord> written();   // since the last call
-  std::optional<int64_t> last_step();  // the newest one this process has written
+  std::optional<int64_t> last_step();  // the newest step written by this process
 
  private:
   struct Waiting {
@@ -65,7 +65,7 @@ class CheckpointWriter {
   std::array<Snapshot, 2> snapshots_;
   Snapshot* next_ = nullptr;
 
-  std::mutex mutex_;  // of the following
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::optional<Waiting> waiting_;
   const Snapshot* writing_ = nullptr;

@@ -14,14 +14,14 @@ bool each_image(const Run& run, bool averaged) {
       run.hooks, [&](const auto& hook) { return hook->reads_predictions(run, averaged); }));
 }
 
-// Null: this process was asked to stop while it waited. A pipeline's stages all compute a batch, or
-// none does.
+// Null if this process was asked to stop while it waited. In a pipeline, either all stages compute
+// a batch or none does, so a stage doesn't stop here.
 const Batch* next_batch(Run& run) {
   if (run.setup.pipeline.shape.stages > 1) return &run.val->next();
   return run.val->next_unless([] { return stop_signal() != 0; });
 }
 
-// All processes stop before the same batch, or that and the one after it.
+// All processes stop before the same batch or one batch apart.
 bool evaluate_batches(Run& run) {
   run.val->start(0, 0);
   for (int64_t batch = 0; batch < run.val->batches_per_epoch(); ++batch) {
@@ -34,7 +34,7 @@ bool evaluate_batches(Run& run) {
   return !run.asked_to_stop();
 }
 
-// averaged: of the weights' moving average instead of the weights. Nothing: stopped.
+// averaged: evaluates the weights' moving average. Nothing: stopped.
 std::optional<EvaluationSums> evaluate_all(Run& run, bool averaged) {
   run.at(&Hook::before_test_epoch, averaged);
   run.trainer.begin_evaluation(averaged, each_image(run, averaged));
@@ -55,7 +55,7 @@ void fill(Run& run, EpochRecord& record) {
   record.val_loss = loss;
   record.val_top1 = top1;
   if (run.setup.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
-  if (run.setup.options.ema > 0) {  // the one that counts
+  if (run.setup.options.ema > 0) {  // the average is what counts
     const std::optional<EvaluationSums> averaged = evaluate_all(run, true);
     if (!averaged) return;
     record.ema_loss = loss = averaged->loss / averaged->count;

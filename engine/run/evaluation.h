@@ -4,8 +4,8 @@
 
 namespace bv {
 
-// Fills in the record, `best` too, by --best-by. Collective. False: a process was asked to stop,
-// and the evaluation is to be made again.
+// Fills in the record, including `best` (by --best-by). Collective. False: a process was asked to
+// stop, and the evaluation must be repeated later.
 bool evaluate(Run&, EpochRecord&);
 
 }  // namespace bv

@@ -1,8 +1,8 @@
-// The points of a run at which hooks do what isn't training: measuring, logging, saving. All hooks
-// are in one list, those of lower priority first; the loop calls the whole list at each point.
-// Hooks get what was read back anyway, so none makes the host wait for the device. README has an
-// example ("Write a hook"); app/hooks/ has the program's own. Points that none of these uses are
-// here for yours.
+// The points of a run where hooks do what isn't training: measuring, logging, saving. All hooks are
+// in one list, lower priorities first; the loop calls the whole list at each point. Hooks get
+// values that were read back anyway, so they don't make the host wait for the device. README has an
+// example ("Write a hook"); app/hooks/ has the program's own. Some points are used by no hook
+// there: they are for yours.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,17 +16,17 @@ namespace bv {
 struct Run;             // engine/run/run.h
 struct EvaluationSums;  // engine/inference/evaluator.h
 
-// A hook with a lower number has filled in the records before one with a higher number reads them.
+// Hooks with lower numbers fill in records that hooks with higher numbers read.
 namespace priority {
 inline constexpr int measuring = 0, usual = 10, reporting = 20, saving = 30, closing = 40;
 }
 
-// Train: from before_train to after_train or after_error, once per process. An epoch that is
-// resumed begins again, one that is cut short ends: each `before` has its `after`, unless an error
-// or a signal comes between, in an epoch's last step or its evaluation (then the resumed process
-// calls after_train_epoch).
-// Iter: in training an update with all its micro-batches, in a test a batch.
-// Test: an evaluation; it has one epoch for the weights and, with --ema, one for their average.
+// Train: before_train to after_train or after_error, once per process. A resumed epoch begins again
+// and one that is cut short ends: each `before` has its `after`, unless an error or a signal comes
+// between them, in an epoch's last step or its evaluation (then the resumed process calls
+// after_train_epoch).
+// Iter: in training, an update with all its micro-batches; in a test, a batch.
+// Test: an evaluation. It has one epoch for the weights and, with --ema, one for their average.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -35,12 +35,12 @@ class Hook {
   virtual void after_hook_is_attached(Run&) {}
   virtual void before_train(Run&) {}
   virtual void after_train(Run&) {}
-  // Instead of after_train, where the run ends with this line.
+  // Called instead of after_train when the run fails with this line.
   virtual void after_error(Run&, const std::string& /*line*/) {}
   virtual void before_train_epoch(Run&) {}
   virtual void after_train_epoch(Run&, EpochRecord&) {}
   virtual void before_train_iter(Run&) {}
-  // The update's result has been read. The next one may be in flight: see reads_weights().
+  // The update's result has been read. The next update may be in flight: see reads_weights().
   virtual void after_train_iter(Run&, StepRecord&) {}
   virtual void before_test(Run&) {}
   virtual void after_test(Run&, EpochRecord&) {}
@@ -48,14 +48,14 @@ class Hook {
   virtual void after_test_epoch(Run&, bool /*averaged*/, const EvaluationSums&) {}
   virtual void before_test_iter(Run&, int64_t /*batch*/) {}
   virtual void after_test_iter(Run&, int64_t /*batch*/) {}
-  // A checkpoint is complete on the disk, which may be some steps after the save began.
+  // A checkpoint is complete on disk, possibly some steps after the save began.
   virtual void after_save(Run&, const SaveRecord&) {}
 
-  // Whether after_train_iter reads the weights that this update (run.progress.step) leaves: the
-  // loop then waits for it. The only way to have it wait.
+  // Whether after_train_iter reads the weights that this update (run.progress.step) leaves. Then
+  // the loop waits for the update; nothing else makes it wait.
   virtual bool reads_weights(const Run&) const { return false; }
-  // Whether after_test_epoch reads run.trainer.predictions(): what the model says of each image.
-  // They are rank 0's; one that asks is enough, on any rank.
+  // Whether after_test_epoch reads run.trainer.predictions(), the model's predictions for each
+  // image. Only rank 0 has them; it suffices that one hook on any rank asks for them.
   virtual bool reads_predictions(const Run&, bool /*averaged*/) const { return false; }
 };
 

@@ -9,10 +9,10 @@
 
 namespace bv {
 
-// Collective; rank 0 reads. A bad image ends the run with its name, or is noted and skipped.
+// Collective; rank 0 reads. A bad image ends the run with its name, or is skipped with a note.
 void check_images(Setup&, Communicator*, Backend&);
 
-// The numbers of all ranks, each once. Collective.
+// The union of all ranks' numbers. Collective.
 std::vector<int64_t> union_of_ranks(std::vector<int64_t> numbers, Communicator*, Backend&);
 
 }  // namespace bv

@@ -56,7 +56,7 @@ size_t largest_peak(const Setup& s, Backend& backend, const Variant& v) {
   return most;
 }
 
-// "0-2, 6-8": those of a stage's parts
+// "0-2, 6-8": the blocks of a stage's parts
 std::string blocks_of_stage(const Pipeline& p, int stage) {
   std::vector<std::string> ranges;
   int first = 0;
@@ -82,7 +82,7 @@ size_t parameters_of_stage(const Pipeline& p, int stage) {
   return static_cast<size_t>(sum);
 }
 
-// The largest batch that fits; 0: none.
+// The largest batch that fits in memory; 0: none.
 int smaller_batch(const Setup& s, Backend& backend, size_t limit) {
   Variant v = variant_of(s);
   const int unit = v.micro_batches * (s.trainer.mixing ? 2 : 1);
@@ -95,7 +95,7 @@ int smaller_batch(const Setup& s, Backend& backend, size_t limit) {
   return good * unit;
 }
 
-// The smallest number that fits; 0: none.
+// The smallest number of micro-batches that fits; 0: none.
 Variant more_micro_batches(const Setup& s, Backend& backend, size_t limit) {
   Variant v = variant_of(s);
   const Micro micro = micro_of(s.options, s.model);
@@ -104,7 +104,7 @@ Variant more_micro_batches(const Setup& s, Backend& backend, size_t limit) {
   return v;
 }
 
-// The smallest number that fits, with as many replicas; 0: none.
+// The smallest number of stages that fits, with the same number of replicas; 0: none.
 Variant more_stages(const Setup& s, Backend& backend, MemoryLimit limit) {
   Variant v = variant_of(s);
   Options o = s.options;

@@ -1,4 +1,4 @@
-// The memory that a run's processes need, planned without taking any.
+// Computes the memory that a run's processes need, without allocating it.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace bv {
 
-// Plans of one process per stage; replicas have equal ones.
+// The plans of one process per stage; all replicas have the same plan.
 std::vector<MemoryPlan> stage_plans(const Setup&, Backend&);
 
-// A table with a line for each stage.
+// Prints a table with a line per stage.
 void print_stages(std::ostream&, const Setup&, const std::vector<MemoryPlan>&);
 
-// The bytes that each process may have; shared: by all processes of its machine.
+// The bytes available to each process; shared: the limit is on all processes of a machine.
 struct MemoryLimit {
   size_t bytes;
   bool shared;

@@ -59,12 +59,12 @@ std::vector<MemoryPlan> Run::plans() const {
 }
 
 bool Run::plan_only() const {
-  // Processes share a machine's memory; each has a GPU's alone.
+  // Processes share a machine's memory, but each has its GPU's memory for itself.
   const bool shared = setup.options.device == DeviceKind::cpu || setup.options.oversubscribe;
   const MemoryLimit limit{
       backend.memory_limit() / static_cast<size_t>(shared ? setup.local_size : 1), shared};
   const std::vector<MemoryPlan> stages = plans();
-  // Rank 0's host has checkpoints besides, which count where its memory is the device's.
+  // Rank 0's host also holds checkpoints; they count if host and device memory are the same.
   const size_t besides = setup.options.device == DeviceKind::cuda ? 0 : stages[0].checkpoints;
   const MemoryLimit left{limit.bytes - std::min(limit.bytes, besides), shared};
   const auto largest = std::ranges::max_element(stages, {}, &MemoryPlan::peak);
@@ -90,9 +90,9 @@ bool Run::plan_only() const {
   return setup.options.plan;
 }
 
-// Memory that others use may be freed, or not.
+// Only a warning: other programs may free their memory.
 void Run::note_free_memory() {
-  if (setup.options.device == DeviceKind::cuda) return;  // its limit is what is free
+  if (setup.options.device == DeviceKind::cuda) return;  // the limit there is the free memory
   const std::vector<MemoryPlan> stages = plans();
   size_t wanted = stages[0].checkpoints;  // by this machine's processes
   for (const MemoryPlan& plan : stages)
@@ -138,7 +138,7 @@ bool Run::begin() {
   if (progress.step == end && progress.settled)
     setup.notes.push_back("nothing left to do: " + counted(end, "step") + " done");
   catch_held_stop_signals();
-  // Nothing is written before all processes have looked at the run folder as it was.
+  // All processes must have looked at the unchanged run folder before anything is written.
   if (asked_to_stop()) return false;
   if (rank != 0) return true;
   console = std::make_unique<Console>(end, static_cast<int64_t>(std::ceil(setup.options.epochs)),

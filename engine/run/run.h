@@ -1,4 +1,4 @@
-// A run: all that the training loop and its hooks work on.
+// A run: everything that the training loop and its hooks work on.
 #pragma once
 #include <unistd.h>
 
@@ -22,29 +22,29 @@ struct Run {
   Run(Setup, Backend&, Communicator*, int cores);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-  ~Run() { folder.abandon(); }  // jobs of the background work on what is destroyed next
+  ~Run() { folder.abandon(); }  // background jobs use members that are destroyed next
 
-  // Prints what --plan asks for, or refuses a plan that doesn't fit.
+  // Prints the output of --plan, or refuses a plan that doesn't fit.
   bool plan_only() const;
-  // Takes the memory, sets the starting values, opens the run's folder. Collective. From then on a
-  // stop signal is a request; false: there has been one already, and the folder is as it was.
+  // Allocates memory, sets the starting values, opens the run's folder. Collective. From then on, a
+  // stop signal is a request; false: one came before, and the folder is unchanged.
   bool begin();
-  // Inserts it by priority, after those of the same one.
+  // Inserts the hook by priority, after others of the same priority.
   void attach(std::unique_ptr<Hook>);
   // Calls all hooks: run.at(&Hook::after_train_epoch, record).
   template <class... P>
   void at(void (Hook::*point)(Run&, P...), std::type_identity_t<P>... values) {
     for (const auto& hook : hooks) (hook.get()->*point)(*this, values...);
   }
-  // Whether the evaluation of these weights, or (averaged) of their moving average, is the one that
-  // chooses best/.
+  // Whether best/ is chosen by the evaluation of the weights or (averaged) of their moving average:
+  // true for the one that decides.
   bool chooses_best(bool averaged) const { return averaged == (setup.options.ema > 0); }
-  bool any_process(bool here) const;  // whether it holds in one of them; collective
-  // Whether any process was asked to stop, which then is stopped_by. Collective.
+  bool any_process(bool here) const;  // whether `here` holds in any process; collective
+  // Whether any process was asked to stop; sets stopped_by. Collective.
   bool asked_to_stop();
-  bool reads_weights() const;          // one of the hooks, after this update
+  bool reads_weights() const;          // whether a hook does, after this update
   void warn(const std::string& line);  // on standard error, with the bar out of the way
-  // Runs in a section of --profile.
+  // Runs `work` in a section of --profile.
   template <class F>
   void in_section(const char* name, F work) {
     timed(setup.options.profile ? &profile : nullptr, backend, name, work);
@@ -60,18 +60,18 @@ struct Run {
   Trainer trainer;
   Loader train;
   std::unique_ptr<Loader> val;
-  Background background;  // writes what training doesn't wait for
+  Background background;  // writes files while training continues
   RunFolder folder;
   Schedule schedule{};
   Profile profile{setup.started};
   HookList hooks;
 
-  int64_t batches, updates_per_epoch;  // of an epoch
+  int64_t batches, updates_per_epoch;  // per epoch
   int64_t horizon;                     // updates of the schedule
-  int64_t end;                         // and of the run; on all ranks the same
+  int64_t end;                         // updates of the run; the same on all ranks
   Checkpoint progress;                 // without weights and optimizer state
-  int stopped_by = 0;                  // a signal
-  bool incomplete = false;             // a log couldn't be written to its end
+  int stopped_by = 0;                  // the signal
+  bool incomplete = false;             // a log couldn't be written completely
 
  private:
   std::vector<MemoryPlan> plans() const;  // by stage

@@ -21,7 +21,7 @@ void write_text(const std::string& path, const std::string& text) {
   file.finish();
 }
 
-// A path a line.
+// One path per line.
 std::string list_of(const Dataset& data) {
   std::string text;
   for (int64_t i = 0; i < data.size(); ++i)
@@ -66,7 +66,7 @@ std::string RunFolder::begin() {
   write_text(o.out + "/config.json", config_to_json(o));
   if (setup_.data.kind == DataKind::photos && setup_.data.val)
     write_text(o.out + "/" + val_list_name, list_of(*setup_.data.val));
-  if (!setup_.checkpoint) remove_event_files(o.out);  // of a run that was killed early
+  if (!setup_.checkpoint) remove_event_files(o.out);  // left by a run that was killed early
   contents_ = contents_fingerprint(setup_.data);
   const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
   if (before == 0 || contents_ == before) return "";
@@ -108,7 +108,7 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
          " left out: the disk was still busy with an earlier one";
 }
 
-// Fills in what the training loop doesn't know of its progress.
+// Fills in the fields of a checkpoint that the training loop doesn't know.
 void RunFolder::describe(Checkpoint& c, const Trainer& trainer) const {
   c.model = setup_.model.name;
   c.data_fingerprint = setup_.data.fingerprint;
@@ -126,7 +126,7 @@ void RunFolder::settle(const Checkpoint& progress, Trainer& trainer, bool best) 
     describe(c, trainer);
     settled = writer_.settle(c, best);
   }
-  // A copy of a run's folder may have no links.
+  // A copy of a run's folder may lack the links.
   if (communicator_ && progress.step == resumed_step_)
     settled = communicator_->all_reduce_scalar(settled ? 0 : 1) == 0;
   if (!settled) save(progress, trainer, best);
@@ -159,7 +159,7 @@ std::string RunFolder::advice() {
     if (communicator_) communicator_->busy(Busy::saving);
     step = last_step();
     if (communicator_) communicator_->busy(Busy::no);
-    written();  // a weight of an earlier step may be what is wrong
+    written();  // throws if a weight was wrong at an earlier step already
   }
   if (communicator_)
     step = static_cast<int64_t>(communicator_->all_reduce_scalar(first_ ? double(step) : 0));

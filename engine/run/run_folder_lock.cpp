@@ -30,7 +30,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Empty, but for leftovers of a run that was killed before its first checkpoint.
+// Empty except for leftovers of a run that was killed before its first checkpoint.
 bool is_free(const std::vector<std::string>& names) {
   const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
   const bool known = std::ranges::all_of(names, [](const std::string& name) {
@@ -86,7 +86,8 @@ void RunFolderLock::give_back() {
   for (; !made_.empty(); made_.pop_back()) fs::remove(made_.back(), ignored);  // if empty
 }
 
-// A folder with a lock's file in it may be in use: rank 0 finds out, the others leave it to rank 0.
+// If the folder has a lock file, it may be in use: rank 0 finds out, the other ranks leave it
+// alone.
 void RunFolderLock::begin(int rank) {
   std::error_code ignored;
   const fs::file_status status = fs::status(folder_, ignored);
@@ -106,9 +107,9 @@ void RunFolderLock::begin(int rank) {
     if (is_unfinished_checkpoint(name)) fs::remove_all(folder_ + "/" + name, ignored);
 }
 
-// If several runs start in the same second, one gets the name, the others get -2, -3, ...
+// If several runs start in the same second, one gets the plain name, the others get -2, -3, ...
 void RunFolderLock::begin_dated(int rank) {
-  if (rank != 0) return;  // rank 0's folder is the run's
+  if (rank != 0) return;  // rank 0 names the run's folder
   const std::string dated = folder_;
   for (int copy = 2; !make_folder(); ++copy) folder_ = dated + "-" + std::to_string(copy);
   lock_ = std::make_unique<RunLock>(folder_);

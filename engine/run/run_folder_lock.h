@@ -16,20 +16,20 @@ class RunFolderLock {
   // Locks the folder of --resume before it is read. Throws UserError if a run is active in it.
   RunFolderLock(const CommandLine&, const World&);
   // Locks a new run's folder. Throws UserError if another run is active in it or has left
-  // checkpoints; leftovers of one that was killed before its first checkpoint are fine. The folder
-  // is on rank 0's node: on others, --out is ignored with a line.
+  // checkpoints; leftovers of a run killed before its first checkpoint don't matter. The folder is
+  // on rank 0's node; other nodes ignore --out with a message.
   void claim_new(const Options&, const World&);
   ~RunFolderLock() { give_back(); }
   RunFolderLock(const RunFolderLock&) = delete;
   RunFolderLock& operator=(const RunFolderLock&) = delete;
   const std::string& folder() const { return folder_; }
   std::string warning() const { return lock_ ? lock_->warning() : ""; }
-  void give_back();  // and removes the folders it made if nothing is in them
+  void give_back();  // also removes the folders it made, if empty
 
  private:
   void begin(int rank);
-  void begin_dated(int rank);  // in a folder named after the time of day
-  bool make_folder();          // false: it is there already
+  void begin_dated(int rank);  // in a folder named by date and time
+  bool make_folder();          // false: it exists already
 
   std::string folder_;
   std::vector<std::filesystem::path> made_;  // outermost first

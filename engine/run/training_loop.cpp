@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-// Limit on consecutive skipped updates in fp16: more than it takes to halve the largest scale to 1.
+// Limit on consecutive skipped updates in fp16: enough to halve the largest scale down to 1.
 constexpr int max_skipped = 32;
 
 class TrainingLoop {
@@ -31,7 +31,7 @@ class TrainingLoop {
 
   bool over() const { return at_.step >= run_.end || run_.stopped_by != 0; }
   void one_update();
-  // next_started: the following update has begun, so that the gradients are its own.
+  // next_started: the following update has begun, so the gradients in memory are that update's.
   void finish_pending(bool next_started = false);
   [[noreturn]] void fail_not_finite(int64_t step, const UpdateResult&, bool next_started);
   void end_epoch(bool whole);
@@ -39,7 +39,7 @@ class TrainingLoop {
   Run& run_;
   Checkpoint& at_;
   std::optional<Pending> pending_;
-  int64_t skipped_ = 0;   // updates, in this process's lifetime
+  int64_t skipped_ = 0;   // updates skipped in this process's lifetime
   bool starting_ = true;  // no update is done yet
 };
 
@@ -47,7 +47,7 @@ void TrainingLoop::train() {
   run_.at(&Hook::before_train);
   run_.train.start(at_.epoch, at_.batch);
   run_.profile.enter("other");
-  // Stopped or killed before the end of an epoch, or of the run, was dealt with.
+  // The run was stopped or killed at the end of an epoch, before its evaluation was done.
   if (!at_.settled && (at_.batch == 0 || over())) end_epoch(at_.batch == 0);
   if (!over()) run_.at(&Hook::before_train_epoch);
   while (!over()) {
@@ -59,7 +59,7 @@ void TrainingLoop::train() {
   run_.at(&Hook::after_train);
 }
 
-// Starts the next update. Where the device runs ahead of the host, the previous update's result is
+// Starts the next update. If the device runs ahead of the host, the previous update's result is
 // read while this one is in flight.
 void TrainingLoop::one_update() {
   const Options& o = run_.setup.options;
@@ -137,7 +137,7 @@ void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result, boo
 }
 
 void TrainingLoop::end_epoch(bool whole) {
-  // Stopped by the epoch's last step: its evaluation is the first thing that the resumed run does.
+  // If the epoch's last step was stopped, the resumed run begins with the epoch's evaluation.
   at_.settled = !whole && run_.stopped_by;
   if (whole && run_.stopped_by) return;
   const int64_t epoch = at_.epoch + (whole ? 0 : 1);  // counted from 1

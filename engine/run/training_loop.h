@@ -1,4 +1,4 @@
-// The training loop: micro-steps, updates, epochs, evaluation. What else a run does, hooks do.
+// The training loop: micro-steps, updates, epochs, evaluation. Hooks do everything else.
 #pragma once
 #include <functional>
 

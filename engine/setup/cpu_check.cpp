@@ -1,6 +1,6 @@
-// Everything else is compiled for x86-64-v3 (AVX2, FMA, BMI, F16C, LZCNT, MOVBE). On an older CPU
-// that would end in an illegal instruction before main; this runs first of all and says so instead.
-// It is compiled for any x86-64, and calls nothing that is not.
+// All other files are compiled for x86-64-v3 (AVX2, FMA, BMI, F16C, LZCNT, MOVBE). An older CPU
+// would hit an illegal instruction before main; this check runs first and prints a message instead.
+// This file is compiled for any x86-64, and calls only such code.
 #include <cpuid.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ Registers cpuid(unsigned leaf) {
   return r;
 }
 
-// The operating system saves the YMM registers (XCR0 bits 1 and 2).
+// Whether the operating system saves the YMM registers (XCR0 bits 1 and 2).
 bool saves_ymm() {
   unsigned low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

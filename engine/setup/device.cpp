@@ -27,7 +27,7 @@ DeviceChoice choose_device(const MachineOptions& o, const World& world) {
   std::string why;
   const int gpus = gpu_count(&why), processes = world.local_size;
   if (gpus >= processes) return {DeviceKind::cuda, world.local_rank};
-  // Another launcher may show each process its own GPU alone.
+  // Another launcher may show each process only its own GPU.
   if (gpus == 1 && !world.launched) return {DeviceKind::cuda};
   if (gpus > 0 && o.oversubscribe) return {DeviceKind::cuda, world.local_rank % gpus, true};
   const std::string lack = gpus == 0

@@ -1,4 +1,4 @@
-// Which device a run uses, and the precision it computes in there.
+// The device of a run, and the precision it computes in.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace bv {
 
-struct DeviceChoice {  // of a process
+struct DeviceChoice {  // the device of a process
   DeviceKind kind;
   int index = 0;                        // which GPU
   bool shared = false;                  // by several processes
-  std::vector<std::string> notes = {};  // lines for the user: where auto fell back
+  std::vector<std::string> notes = {};  // lines for the user
 };
-// Resolves --device. Throws UserError where the machine lacks it.
+// Resolves --device. Throws UserError if the machine doesn't have that device.
 DeviceChoice choose_device(const MachineOptions&, const World&);
 
 // The kernels that --kernels and --conv ask for; plain ones are said in `notes`. Throws UserError
@@ -26,7 +26,7 @@ KernelSet resolve_kernels(const Options&, DeviceChoice&);
 // Throws UserError where the user asked for it.
 DType resolve_precision(Options&, const Backend&, DeviceKind);
 
-// Default of -n: one process per GPU, else 1.
+// The default of -n: one process per GPU, else 1.
 int default_processes(std::optional<DeviceKind>);
 
 }  // namespace bv

@@ -28,7 +28,7 @@ std::string text_of_rank(Communicator& hosts, std::string text, int rank) {
 
 }  // namespace
 
-// Every rank comes to know the first one that differs, and says the same.
+// Every rank finds the first rank that differs, so all report the same.
 void require_same_options(Communicator& hosts, const Options& options, int64_t resumed_step,
                           const World& world) {
   const std::string own =

@@ -1,4 +1,4 @@
-// Refuses ranks that were started differently.
+// Refuses ranks that were started with different options.
 #pragma once
 #include <cstdint>
 
@@ -8,9 +8,9 @@
 
 namespace bv {
 
-// Called by all. Throws UserError on every rank if the config.json of one, or the step it resumes
-// from, would differ from rank 0's, naming the first difference: another launcher may start ranks
-// with different options, and a folder may change while they look at it.
+// Called by all ranks. Throws UserError on every rank if one rank's config.json, or the step it
+// resumes from, differs from rank 0's, naming the first difference. (Another launcher may start
+// ranks with different options, and a folder may change while ranks read it.)
 void require_same_options(Communicator& hosts, const Options& resolved, int64_t resumed_step = 0,
                           const World& = {});
 

@@ -14,8 +14,8 @@
 namespace bv {
 namespace {
 
-// --batch, images of all replicas, and each one's share, which is even where images are mixed in
-// pairs. A recipe's batch gives way to the data and the replicas; the user's is refused.
+// Resolves --batch, the images of all replicas, and each replica's share, which is even if images
+// are mixed in pairs. A recipe's batch is adjusted to data and replicas; the user's is refused.
 void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
   const std::string processes =
       std::to_string(replicas) + (o.pipeline > 1 ? " replicas" : " processes");
@@ -59,7 +59,7 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
   o.local_batch = static_cast<int>(batch / replicas);
 }
 
-// --micro-batches, and what else --pipeline asks of the batch.
+// Resolves --micro-batches, and checks the other options of --pipeline.
 void resolve_micro_batches(Options& o, const ModelConfig& model) {
   if (o.chunks > 1 && o.pipeline == 1)
     throw UserError("--chunks " + std::to_string(o.chunks) +
@@ -72,8 +72,9 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
   check_micro_batches(*o.micro_batches, micro);
 }
 
-// Options that were typed and have no effect, as check_schedule and resolve_augmentation refuse
-// theirs. The recipe check warns of the loss scale's, as the precision may be the device's choice.
+// Refuses options that were given but have no effect; check_schedule and resolve_augmentation
+// refuse others. --loss-scale without fp16 is only a warning of the recipe check, as the precision
+// may be the device's choice.
 void refuse_unused(const Options& o) {
   const auto needs = [&](bool has_effect, std::string_view option, const char* what) {
     if (!has_effect && o.source(option) == Source::command_line)
@@ -85,7 +86,7 @@ void refuse_unused(const Options& o) {
   for (const char* option : {"betas", "eps"}) needs(!sgd, option, "--optimizer adam or adamw");
 }
 
-// About 50 lines of a short run: its curves show the warm-up, too.
+// Logs about 50 lines in a short run, so that its curves show the warm-up, too.
 void resolve_log_every(Options& o, DataKind kind, int64_t images) {
   constexpr int64_t lines = 50;
   if (o.source("log_every") != Source::built_in) return;
@@ -98,7 +99,7 @@ void resolve_log_every(Options& o, DataKind kind, int64_t images) {
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
   const int stored =
       std::max(*o.image_size, stored_size(kind, cropping_of(o), *o.image_size, true));
-  // A fixed loss scale, and that of fp32 and bf16, never grows.
+  // A loss scale that is fixed, or that of fp32 and bf16, never grows.
   const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
   return {.optimizer = {.momentum = static_cast<float>(o.momentum),
                         .beta1 = o.betas[0],
@@ -137,11 +138,11 @@ Options all_options(const Request& request) {
   if (!given.image_size || (!given.patch_size && model.family->patches))
     throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
   Options o = given;
-  resolve_augmentation(o, data_kind(given.data));  // for a run older than these options
+  resolve_augmentation(o, data_kind(given.data));  // for runs older than these options
   return o;
 }
 
-// --weights takes a file: for a run's or a checkpoint's folder, names those in it.
+// --weights takes a file: given a run's or a checkpoint's folder, the error names the files in it.
 void refuse_folder(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -154,7 +155,7 @@ void refuse_folder(const std::string& path) {
                   (files.empty() ? ", .safetensors" : ": " + join(files, " or ")));
 }
 
-// Only a user who asked for the files is told that there are none.
+// Only a user who asked for the files is told that this build can't write them.
 void check_tensorboard(const Options& o) {
   if (BAREVISION_TENSORBOARD || o.tensorboard == Switch::off) return;
   if (o.source("tensorboard") == Source::command_line)
@@ -168,7 +169,7 @@ std::string layer_before_head(int features) {
          " before the head";
 }
 
-// --weights, and what the file says of itself.
+// Reads --weights and the file's metadata.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
   refuse_folder(o.weights);
@@ -194,7 +195,7 @@ std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelCon
   return {std::move(file), std::move(info)};
 }
 
-// Classes are in the order of the weights' head unless --classes gives one.
+// Classes are in the order of the weights' head unless --classes gives an order.
 DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) {
   DataOptions options = data_options(o);
   options.classes = o.classes;
@@ -315,7 +316,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   s.replicas = grid_of(0, world, o.pipeline).replicas;
   o.device = device.kind;
   o.nproc = world;
-  // On GPUs PyTorch DDP's size; on the cpu what it measures best with.
+  // PyTorch DDP's size on GPUs; the size that measures best on the cpu.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind);
   refuse_unused(o);
@@ -328,7 +329,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
   resolve_micro_batches(o, s.model);
   resolve_log_every(o, s.data.kind, s.data.train->size());
-  // Pixels are normalised as the weights were trained with, unless told otherwise.
+  // Pixels are normalised as for the weights' training, unless options say otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));
   s.info = {.model = s.model.name,
@@ -365,7 +366,7 @@ Setup for_rank(Setup s, int rank) {
 
 LoaderOptions loader_options(const Setup& s, int replica, int cores) {
   const Options& o = s.options;
-  // Divided among the processes that load images, and between training and evaluation.
+  // Divided among the processes that load images, and between training and evaluation data.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
                        static_cast<size_t>(s.replicas) / (s.data.val ? 2 : 1);
   LoaderOptions options = loader_options(o, s.data.kind, *o.local_batch, cores);

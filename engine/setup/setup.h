@@ -1,5 +1,5 @@
-// A run's set-up, resolved from command line, model, data and processes before any memory is taken.
-// All ranks get the same result, or the same UserError or DataError.
+// A run's set-up, resolved from command line, model, data and processes before memory is allocated.
+// All ranks get the same result or the same UserError or DataError.
 #pragma once
 #include <map>
 #include <optional>
@@ -25,7 +25,7 @@ struct Setup {
   Options requested;  // before batch and precision were fitted to data, processes and device
   ModelConfig model;
   DataSets data{};
-  BadImages bad_images{};  // that are skipped
+  BadImages bad_images{};  // skipped images
   WeightsInfo info;        // the metadata of the run's weights files
   Graph graph{DType::fp32};
   std::optional<PrecisionPolicy> precision_policy;  // --amp-policy
@@ -34,30 +34,30 @@ struct Setup {
   std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
   std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
   std::vector<std::string> notes;             // lines for the user
-  std::vector<std::string> findings;          // lint's lines, which count as warnings
+  std::vector<std::string> findings;          // lines of the recipe check, which count as warnings
   int world = 1;                              // processes
-  int local_size = 1;                         // of them on this machine
-  std::string nodes;                          // which ranks are where, on several machines
+  int local_size = 1;                         // processes on this machine
+  std::string nodes;                          // which ranks run where, with several machines
   AllReduce all_reduce = AllReduce::flat;
   int replicas = 1;                      // copies of the model, each with its share of a batch
   Pipeline pipeline{};                   // how a copy is cut
-  Profile::Clock::time_point started{};  // when this process did
+  Profile::Clock::time_point started{};  // when this process started
 
-  // In setup.cpp, as those of Options are in option_values.cpp.
+  // Defined in setup.cpp, as those of Options in option_values.cpp.
   Setup();
   Setup(Setup&&) noexcept;
   Setup& operator=(Setup&&) noexcept;
   ~Setup();
 };
 
-// A run, new or resumed. request.options.out is the claimed folder, whose name alone may depend on
-// the process (the time of day).
+// Prepares a new or resumed run. request.options.out is the claimed folder; only its name may
+// differ between processes (it has the time of day).
 Setup prepare(const Request&, int world, const DeviceChoice&, Backend&);
 
-// The same for one process: its place among the pipeline's stages, and the parameters of its part.
+// Completes the set-up for one process: its stage in the pipeline and its part of the parameters.
 Setup for_rank(Setup, int rank);
 
-// Options of the loader of a replica's share of the batches, without `warn` and `allocate`.
+// Loader options for a replica's share of the batches; leaves `warn` and `allocate` unset.
 LoaderOptions loader_options(const Setup&, int replica, int cores);
 
 inline const Graph* pointer_to(const std::optional<Graph>& graph) {

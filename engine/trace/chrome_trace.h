@@ -1,5 +1,5 @@
-// A trace as chrome://tracing and Perfetto (ui.perfetto.dev) show it: a row for each rank, with a
-// line for what it computes and one for each channel of its gradients.
+// Writes a trace for chrome://tracing and Perfetto (ui.perfetto.dev): a row per rank, with a line
+// for computation and a line per channel of gradients.
 #pragma once
 #include <span>
 #include <string>
@@ -14,8 +14,8 @@ struct RankTrace {
   std::vector<Span> spans;
 };
 
-// Chrome trace of all ranks, given in order. A rank with nothing to do for 10 microseconds or
-// longer, between its first span and its last, is shown as idle.
+// Chrome trace of all ranks, in rank order. A gap of 10 microseconds or longer between a rank's
+// first and last span is shown as idle.
 std::string chrome_trace(std::span<const RankTrace> ranks);
 
 }  // namespace bv

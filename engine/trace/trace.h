@@ -1,6 +1,6 @@
 // Timeline of this process: forward, backward, exchanges, all-reduces, updates. The device calls
-// the host at both ends of each span, in stream order, so a recorded graph is traced like any other
-// work. Without --trace there is no Trace, and no call.
+// the host at both ends of each span, in stream order, so recorded graphs are traced like other
+// work. Without --trace there is no Trace and no such call.
 #pragma once
 #include <array>
 #include <chrono>
@@ -17,22 +17,22 @@ namespace bv {
 
 enum class Work : uint8_t { forward, backward, exchange, update, evaluation, all_reduce };
 
-inline constexpr int64_t traced_updates = 100;  // --trace: the first ones of a process
+inline constexpr int64_t traced_updates = 100;  // of each process, from the first
 
-// One piece of work. Those of a track follow each other, or one is inside another.
+// One piece of work. The spans of a track follow each other or are nested.
 struct Span {
   Work work;
   int8_t track;          // 0: computing and waiting for it; 1, 2, ...: channels of gradients
-  int16_t chunk, micro;  // of forward and backward; else -1
-  int32_t update;        // in which it ran, from 0
+  int16_t chunk, micro;  // for forward and backward; else -1
+  int32_t update;        // number of its update, from 0
   double begin, end;     // seconds since the trace began
 };
 
 class Trace {
  public:
-  // updates: how many are kept, 0 for a process that only needs to know how long it waits.
+  // updates: how many to keep; 0 for a process that only measures its waiting time.
   Trace(Backend& backend, int64_t updates) : backend_(&backend), keeps_(updates) {}
-  void start();  // now is 0
+  void start();  // sets the time to 0
 
   struct What {
     Work work;
@@ -40,7 +40,7 @@ class Trace {
   };
   void mark(Stream, const What&, bool begins);
 
-  // Seconds of the last update that were spent in exchanges, except those inside other work.
+  // Seconds of the last update spent in exchanges, except those inside other work.
   double waited() const;
   std::vector<Span> spans() const;
 
@@ -51,13 +51,13 @@ class Trace {
   Backend* backend_;
   int64_t keeps_, updates_ = 0;
   Clock::time_point start_ = Clock::now();
-  mutable std::mutex mutex_;                   // spans end on the threads of several streams
-  std::array<std::vector<double>, 16> begun_;  // by track, the outermost first
+  mutable std::mutex mutex_;                   // threads of several streams end spans
+  std::array<std::vector<double>, 16> begun_;  // by track, outermost span first
   double waiting_ = 0, waited_ = 0;
   std::vector<Span> spans_;
 };
 
-// Calls `issue`, which enqueues work on the stream, between two marks; without a trace, no marks.
+// Calls `issue`, which enqueues work on the stream, between two marks. Null trace: without marks.
 template <class F>
 void traced(Trace* trace, Stream stream, const Trace::What& what, F issue) {
   if (!trace) return issue();

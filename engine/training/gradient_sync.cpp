@@ -6,7 +6,7 @@
 namespace bv {
 
 std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
-  constexpr size_t unit = OptimizerUpdate::decay_chunk;  // where parameters begin
+  constexpr size_t unit = OptimizerUpdate::decay_chunk;  // alignment of parameters
   const auto elements = [](size_t bytes) {
     return std::max<size_t>(1, bytes / sizeof(float) / unit) * unit;
   };

@@ -1,7 +1,7 @@
 // Sums over the replicas of a model. Gradients are reduced bucket by bucket while backward
-// continues, on one channel or several: a stream each, with a communicator of its own. Every
-// process issues the same collectives in the same order on each of them, and each bucket is summed
-// alone, so that the number of channels changes no bit.
+// continues, on one or more channels: each has a stream and a communicator of its own. Every
+// process issues the same collectives in the same order on each channel, and each bucket is summed
+// separately, so the number of channels doesn't change the bits of the result.
 #pragma once
 #include <vector>
 
@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// Elements of the gradient arena and its tail that are reduced at once.
+// A range of the gradient arena and its tail that is reduced as one message.
 struct Bucket {
   size_t begin, end;
 };
@@ -20,30 +20,30 @@ struct SyncOptions {
   size_t bucket_bytes;          // at most
   int channels = 1;             // --comm-streams
   int first_stream = 0;         // communication stream of the first channel
-  bool sync_batchnorm = false;  // over the batches of all replicas
+  bool sync_batchnorm = false;  // computes statistics over all replicas' batches
 };
 
 // Contiguous buckets over arena and tail, in the order in which backward finishes the gradients.
-// None exceeds max_bytes (but 64 elements always fit): a bucket closes before the node whose
-// parameters would take it past the maximum, and larger nodes are cut at multiples of 64 elements.
-// The first one's maximum is 1 MiB, so that reduction starts early, as in PyTorch's DDP. The tail
-// follows the last node as if it were one more.
+// None exceeds max_bytes (but 64 elements are always allowed): a bucket closes before the node
+// whose parameters would exceed the maximum, and larger nodes are cut at multiples of 64 elements.
+// The first bucket's maximum is 1 MiB, so that reduction starts early, as in PyTorch's DDP. The
+// tail follows the last node like another node.
 std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes);
 
-// As Peers, it lets batch norm compute over the batches of all replicas.
+// As Peers, it lets batch norm compute statistics over the batches of all replicas.
 class GradientSync final : public Peers {
  public:
-  // Collective over the communicator where there are several channels.
+  // Collective over the communicator if there are several channels.
   GradientSync(Backend&, Communicator&, const Parameters&, const SyncOptions&);
   const Peers* peers() const { return options_.sync_batchnorm ? this : nullptr; }
   size_t bucket_count() const { return buckets_.size(); }
   void trace(Trace* to) { trace_ = to; }
 
-  // In an update's last micro-step: before its backward, and whenever the first `ready` elements of
-  // the gradients are final. Stream 0 continues after the last bucket's sum.
+  // For an update's last micro-step: call start() before its backward, and reduce() whenever the
+  // first `ready` elements of the gradients are final. Stream 0 waits for the last bucket's sum.
   void start();
   void reduce(size_t ready);
-  // In the update: from the sum of the running statistics, made by start(), to their mean.
+  // For the update: turns the sum of the running statistics, made by start(), into their mean.
   void average_buffers();
 
   int rank() const override { return channels_[0].communicator().rank(); }

@@ -28,7 +28,7 @@ void Optimizer::allocate() {
     const auto values = layer_scales(parameters_->graph(), layer_decay_);
     backend_->to_device(scales, values.data(), values.size() * sizeof values[0], nullptr);
     update_.lr_scale = reinterpret_cast<const float*>(scales);
-    backend_->synchronize(nullptr);  // before `values` is gone
+    backend_->synchronize(nullptr);  // before `values` is destroyed
   }
   set_state({.loss_scale = 1});
   update_.weight = parameters_->weights();
@@ -53,8 +53,8 @@ void Optimizer::set_state(const UpdateState& state) {
   backend_->synchronize(nullptr);
 }
 
-// Other processes' norm blocks are 0 here, as is their part of the tail, so that the sums over the
-// stages have the bits of one process.
+// The entries of other processes' norm blocks are 0 here, as is their part of the tail, so the sums
+// over the stages have the same bits as in a single process.
 void Optimizer::measure(const StepParams* params, const Channel* stages) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);

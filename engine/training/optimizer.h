@@ -1,4 +1,5 @@
-// The update: norm, clipping and step of all parameters. The device decides, in its UpdateState.
+// The update: gradient norm, clipping and the step of all parameters, decided on the device by its
+// UpdateState.
 #pragma once
 #include <memory>
 
@@ -9,21 +10,21 @@
 
 namespace bv {
 
-// The outcome of an update, over all replicas.
+// The outcome of an update, summed over all replicas.
 struct UpdateResult {
   double loss_sum = 0, count = 0;  // of the images trained on
-  double top1 = 0;                 // of them, those whose own label came first
+  double top1 = 0;                 // images whose own label has the largest logit
   float grad_norm = 0;             // before clipping
   bool skipped = false;            // the gradient was not finite; nothing was updated
   int skipped_in_a_row = 0;
   float loss_scale = 1;  // for the next step
-  bool stop = false;     // some process was asked to stop
+  bool stop = false;     // a process was asked to stop
 };
 
 class Optimizer {
  public:
   // update: its kind and numbers; memory and size are filled in here. decay_all: every parameter
-  // decays. layer_decay multiplies the rate once per layer below the head; 1 changes nothing.
+  // decays. layer_decay: multiplies the rate once per layer below the head; 1: no effect.
   Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, bool decay_all,
             double layer_decay);
   size_t bytes() const { return state_bytes + decay_bytes_ + scale_bytes_ + squares_bytes_; }
@@ -33,13 +34,13 @@ class Optimizer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // Updates by the gradients. dtype: what computed them; the loss scale is fp16's alone to change.
-  // stages: connects the processes that hold the model's parts, one each; null: this one holds all
-  // of it.
+  // Updates the parameters with the gradients. dtype: of the computation; only fp16 changes the
+  // loss scale. stages: connects the processes that each hold a part of the model; null: this one
+  // holds all of it.
   void run(const StepParams*, DType, const Channel* stages);
-  // The result comes to the host, which has room for two: turn 0 or 1.
+  // Copies the result to the host, which has room for two. turn: 0 or 1, alternating.
   void send_result(int turn) const;
-  UpdateResult result(int turn) const;  // once the device has done so
+  UpdateResult result(int turn) const;  // after send_result() is done
   void trace(Trace* to) { trace_ = to; }
 
  private:
@@ -57,8 +58,8 @@ class Optimizer {
   bool decay_all_;
   double layer_decay_;
   size_t decay_bytes_, scale_bytes_, squares_bytes_;
-  DeviceMemory memory_;         // state, decay flags, scales, squares of the model's norm_blocks
-  std::shared_ptr<void> host_;  // HostBlocks, by turn
+  DeviceMemory memory_;         // state, decay flags, scales, sums of squares by norm block
+  std::shared_ptr<void> host_;  // HostBlock[2], by turn
   Trace* trace_ = nullptr;
 };
 

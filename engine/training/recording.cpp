@@ -7,7 +7,7 @@
 namespace bv {
 namespace {
 
-// Hands out addresses that nothing looks at, as far apart as memory would be.
+// Returns addresses that are never dereferenced, spaced like real memory.
 class RecordingBackend final : public Backend {
  public:
   std::string describe() const override { return "no device"; }
@@ -61,7 +61,7 @@ class AbsentPeers final : public Communicator {
 
 std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOptions& asked) {
   Graph graph = given;
-  graph.finish();  // of a stage: the whole model
+  graph.finish();  // for a stage's graph: the whole model
   TrainerOptions options = asked;
   options.pipeline = {.shape = {.micro_batches = asked.pipeline.shape.micro_batches}};
   RecordingBackend backend;

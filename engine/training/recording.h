@@ -1,4 +1,4 @@
-// The operations of a real model's training step, found by running it on a device without memory.
+// Records the operations of a real model's training step by running it on a device without memory.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace bv {
 
-// The operations of one micro-step of the whole model and of its update; then, with count 0, those
+// The operations of one micro-step of the whole model and of its update, then, with count 0, those
 // that only evaluation runs.
 std::vector<RecordedOperation> record_step(const Graph&, const TrainerOptions&);
 // A backend without memory: allocate() returns distinct addresses that are never dereferenced.

@@ -16,7 +16,7 @@ constexpr double default_decay_rate = 0.1;  // timm's
 
 std::string number(double x) { return format_number(x, 6); }
 
-// An option that only some schedules read.
+// An option that only some schedules use.
 struct Belongs {
   const char* option;
   bool set;

@@ -1,7 +1,7 @@
 // Learning rate as a function of the update: linear warm-up, then a curve, by update or constant in
-// each epoch. Closed forms without state, so a resumed run needs none. Names and numbers are timm's
-// (StepLRScheduler, MultiStepLRScheduler, PolyLRScheduler), a cosine with a period is PyTorch's
-// CosineAnnealingLR (Loshchilov & Hutter 2017).
+// each epoch. Closed forms without state, so resuming restores nothing. Names and numbers are
+// timm's (StepLRScheduler, MultiStepLRScheduler, PolyLRScheduler); a cosine with a period is
+// PyTorch's CosineAnnealingLR (Loshchilov & Hutter 2017).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -18,27 +18,27 @@ struct Schedule {
   bool by_epoch = false;  // constant through an epoch: the value at its first update
   double lr = 0, min_lr = 0;
   double total_updates = 0;   // the horizon
-  double warmup_updates = 0;  // update s of them has lr * (s + 1) / warmup
+  double warmup_updates = 0;  // update s has lr * (s + 1) / warmup_updates
   double updates_per_epoch = 1;
-  double period_epochs = 0;         // of cosine, from lr down to min_lr; 0: to the horizon
-  double decay_epochs = 0;          // of step
-  std::vector<int> milestones;      // of multistep: epochs from 1, rising
-  double decay_rate = 0.1;          // of step and multistep; of poly the exponent
-  std::optional<LrAfter> lr_after;  // wins over all else
+  double period_epochs = 0;         // cosine: from lr down to min_lr; 0: the whole schedule
+  double decay_epochs = 0;          // step: from one decay to the next
+  std::vector<int> milestones;      // multistep: epochs from 1, rising
+  double decay_rate = 0.1;          // factor of step and multistep; exponent of poly
+  std::optional<LrAfter> lr_after;  // wins over everything else
 
-  // `update` counts from 0, `epoch` is the one it belongs to, from 0, too.
+  // update: from 0; epoch: the one it belongs to, also from 0.
   double at(int64_t update, int64_t epoch) const;
 };
 
 int64_t updates_of(double epochs, int64_t updates_per_epoch);
 Schedule schedule_of(const ScheduleOptions&, double epochs, int64_t updates_per_epoch);
-// Throws UserError where options of the schedule contradict each other. A recipe's options that
-// don't go with the schedule are dropped.
+// Throws UserError if options of the schedule contradict each other. A recipe's options that don't
+// fit the schedule are dropped.
 void check_schedule(Options&);
 // "cosine (period 20 epochs, minimum 1e-06), then 1e-06 from epoch 601"
 std::string schedule_text(const ScheduleOptions&);
-// Lines on a schedule that isn't what the user may expect: a warm-up that lasts as long as the run,
-// a curve that other epochs have moved since the checkpoint (`at`, as far as the run is).
+// Warns of a schedule that may surprise the user: a warm-up as long as the run, or a curve that
+// moved because --epochs changed since the checkpoint (`at`: the resumed progress).
 std::vector<std::string> schedule_notes(const Options&, int64_t updates_per_epoch,
                                         const Checkpoint& at);
 

@@ -9,7 +9,7 @@ void Snapshot::allocate() {
   const Parameters& parameters = trainer_->parameters();
   memory_ = host_memory(*backend_, parameters.copy_bytes());
   std::memset(memory_.get(), 0,
-              parameters.copy_bytes());  // its pages are there before the first save
+              parameters.copy_bytes());  // touch all pages before the first save
   copy_ = parameters.copy_in(memory_.get());
 }
 

@@ -15,12 +15,12 @@ class Snapshot {
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
 
-  void allocate();  // for take()
-  // Starts to copy what stream 0's work so far leaves.
+  void allocate();  // required before take()
+  // Starts a copy of the state after stream 0's work so far.
   void take();
-  // Takes over a pipeline's tensors, gathered from its stages.
+  // Takes over the tensors of a whole pipeline, gathered from its stages.
   void take(Trainer::Saved);
-  // Waits until it is there; false: cancelled. From any thread.
+  // Waits until the copy is complete; false: cancelled. Callable from any thread.
   bool wait() const;
   void cancel();  // the device has failed
   CheckpointTensors tensors() const;

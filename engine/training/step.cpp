@@ -12,7 +12,7 @@ TrainingStep::TrainingStep(const Parts& parts, const Sizes& sizes)
   for (Event& event : updated_) event = parts.backend.create_event();
 }
 
-// Upload: the batch goes to the device while that still computes the one before.
+// Uploads the batch while the device still computes the previous micro-step.
 void TrainingStep::micro_step(const Batch& batch, const MicroStep& step) {
   parts_.feed.upload(batch);
   for (int micro = 0; micro < sizes_.micro_batches; ++micro)
@@ -34,16 +34,16 @@ void TrainingStep::start_update(double lr, int64_t images) {
     compute_gradients(first, true);
     timed(profile_, parts_.backend, "optimizer", [this] { update(); });
   });
-  const auto turn = static_cast<int>(started_++ % 2);  // outside the recording: the host's changes
+  const auto turn = static_cast<int>(started_++ % 2);  // outside the recording, since it alternates
   parts_.optimizer.send_result(turn);
   parts_.backend.record(updated_[static_cast<size_t>(turn)], nullptr);
 }
 
-// Parameters of the step. Gradients are summed with a weight of one image in a full update;
-// `divisor`, known when the update starts, corrects an epoch's last, smaller one.
+// Gradients are summed with the weight of one image in a full update; `divisor`, known when the
+// update starts, corrects the smaller last update of an epoch.
 StepParams TrainingStep::params_of(const Batch& batch, const MicroStep& step, int micro) const {
   const int images = sizes_.batch / sizes_.micro_batches, before = micro * images;
-  // The count is the tail's, which the stage with the loss fills in.
+  // Only the stage with the loss counts images, for the tail.
   const int count = parts_.model.computes_loss() ? std::clamp(batch.count - before, 0, images) : 0;
   return {.seed = sizes_.seed,
           .epoch = static_cast<uint32_t>(step.epoch),
@@ -59,7 +59,7 @@ double TrainingStep::full_update() const {
   return double(sizes_.batch) * sizes_.accumulate * sizes_.replicas;
 }
 
-// One per micro-batch. The update's first one writes the gradients, the others add to them.
+// One context per micro-batch. The update's first one overwrites the gradients, others add to them.
 std::vector<Context> TrainingStep::contexts(bool first) const {
   const auto& [backend, parameters, feed, model, optimizer, sync] = parts_;
   Context context = parameters.context(model.graph().dtype());
@@ -74,8 +74,8 @@ std::vector<Context> TrainingStep::contexts(bool first) const {
   return contexts;
 }
 
-// Forward, loss (the graph's last node), backward. While an update's last backward continues, its
-// finished gradients are summed over the replicas, on streams of their own.
+// Forward, loss (the graph's last node), backward. During an update's last backward, finished
+// gradients are summed over the replicas on streams of their own.
 void TrainingStep::compute_gradients(bool first, bool last) {
   const std::vector<Context> micro_batches = contexts(first);
   const auto communicate = [this](const auto& issue) {
@@ -89,8 +89,8 @@ void TrainingStep::compute_gradients(bool first, bool last) {
   parts_.model.train(micro_batches, reduction);
 }
 
-// Update: the running statistics' mean, the gradient's norm, then weights, moments and the moving
-// average in one pass.
+// Averages the running statistics, computes the gradient's norm, then updates weights, moments and
+// moving average in one pass.
 void TrainingStep::update() {
   traced(trace_, nullptr, {Work::update}, [this] {
     const Model& model = parts_.model;
@@ -99,7 +99,7 @@ void TrainingStep::update() {
   });
 }
 
-// Result: loss, norm and skipped updates, summed over the replicas on the device.
+// Returns loss, norm and skipped updates, summed over the replicas on the device.
 UpdateResult TrainingStep::finish_update() {
   const auto turn = static_cast<int>(finished_++ % 2);
   parts_.backend.host_wait(updated_[static_cast<size_t>(turn)]);

@@ -25,7 +25,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       .width = o.width,
                       .layers = o.augment_layers,
                       .mixing = o.mixing,
-                      .params_in_flight = 2 * o.accumulate,  // of two updates
+                      .params_in_flight = 2 * o.accumulate,  // enough for two updates
                       .micro_batches = o.pipeline.shape.micro_batches,
                       .images = o.pipeline.grid.first(),
                       .targets = o.pipeline.grid.last()}),
@@ -130,7 +130,7 @@ void Trainer::begin_evaluation(bool averaged, bool each_image) {
   evaluator_.begin(parameters_.context(dtype(), averaged), std::move(receive));
 }
 
-// The 16-bit copy has room for one of them.
+// The 16-bit copy has room for either the weights or their average.
 void Trainer::compute_with(const float* weights) {
   if (dtype() == DType::fp32) return;
   backend_->kernels().run(RoundWeights{.out = parameters_.compute_weights(),
@@ -180,7 +180,8 @@ Trainer::Saved Trainer::saved() {
             .moments = gather_stages(std::move(own.moments), path, moments)};
   if (parameters_.ema())
     all.ema = gather_stages(std::move(own.ema), path, Parameters::empty_weights);
-  // Backward writes the parameters' gradients alone, and the norm counts what is between them.
+  // Gathering has overwritten the gradients. Backward rewrites only the parameters' gradients, but
+  // the norm includes the padding between them: zero it.
   backend_->zero(parameters_.grads(), parameters_.gradient_bytes(), nullptr);
   return all;
 }

@@ -1,6 +1,6 @@
-// A model, or this process's part of it, that trains: its parameters, their update, the step
-// (step.h), evaluation, and what a checkpoint saves. Everything is planned by the constructor and
-// allocated before the first step.
+// A model, or this process's part of it, in training: parameters, update, step (step.h), evaluation
+// and the state for checkpoints. The constructor plans everything; memory is allocated before the
+// first step.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,28 +14,28 @@ namespace bv {
 
 struct TrainerOptions {
   OptimizerUpdate optimizer;  // its kind and numbers, no memory; ema_rate 0: no average
-  bool decay_all = false;     // not weights alone
-  double layer_decay = 1;     // of the learning rate, from layer to layer below the head
-  int local_batch;            // images of a micro-step in this replica
+  bool decay_all = false;     // decay biases and norms, too
+  double layer_decay = 1;     // factor of the learning rate per layer below the head
+  int local_batch;            // images per micro-step in this replica
   int height, width;          // of the largest stored images
-  int augment_layers = 0;     // ImageOps of each training image
+  int augment_layers = 0;     // ImageOps per training image
   bool mixing = false;        // training images are mixed in pairs
-  int accumulate;             // micro-steps of a full update
-  SyncOptions sync;           // of the replicas
-  bool recompute = false;     // of blocks
+  int accumulate;             // micro-steps per full update
+  SyncOptions sync;           // between the replicas
+  bool recompute = false;     // --recompute blocks
   uint64_t seed;
   PipelinePlan pipeline = {};  // the graph's batch is a micro-batch
 };
 
 class Trainer {
  public:
-  // The communicator connects all processes; null: there is one, or only the plan is wanted. The
-  // graph is laid out for this process's part of it. fp32: the same model, of a graph in 16 bits,
-  // for the steps that compute_in(fp32).
+  // The communicator connects all processes; null: one process, or only the plan is needed. The
+  // graph is laid out for this process's part of it. fp32: for a 16-bit graph, the same model for
+  // the steps after compute_in(fp32).
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&,
           const Graph* fp32 = nullptr);
   const MemoryPlan& plan() const { return plan_; }
-  // With two precisions: the larger model's plan; the other one fits into its memory.
+  // With two precisions, the plan is the larger model's; the other model fits into its memory.
   const ModelChunk& largest_chunk() const {
     return (precisions_ ? precisions_->largest() : *model_).last_chunk();
   }
@@ -47,33 +47,33 @@ class Trainer {
 
   Parameters& parameters() { return parameters_; }  // of this process's part
   const Parameters& parameters() const { return parameters_; }
-  // The whole model's, by name, on rank 0; elsewhere nothing. All processes call it, between
-  // updates; the gradients are lost.
+  // The whole model's tensors by name, on rank 0; elsewhere nothing. Called by all processes
+  // between updates; overwrites the gradients.
   struct Saved {
     Tensors weights, ema, moments;
   };
   Saved saved();
   bool whole() const { return !links_.stages; }  // this process has all of the model
-  // Name of the model's first parameter whose gradient is not finite, or empty. All processes call
-  // it.
+  // Name of the model's first parameter whose gradient is not finite, or empty. Called by all
+  // processes.
   std::string first_not_finite() const;
-  // The device's UpdateState, for checkpoints; its loss scale is that of 16 bits, also while fp32
-  // computes. Both wait for the device.
+  // The device's UpdateState, for checkpoints. While fp32 computes, its loss scale is still that of
+  // 16 bits. Both functions wait for the device.
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // The precision of the following steps and evaluations: the graph's dtype, as at first, or fp32.
-  // Between updates; waits for the device.
+  // Sets the precision of the following steps and evaluations: the graph's dtype (initially) or
+  // fp32. Called between updates; waits for the device.
   void compute_in(DType);
   DType dtype() const { return model_->graph().dtype(); }
 
-  // averaged: of the weights' moving average instead of the weights. each_image: what the model
-  // says of each is brought to the host as well.
+  // averaged: evaluates the weights' moving average. each_image: also brings the predictions for
+  // each image to the host.
   void begin_evaluation(bool averaged = false, bool each_image = false);
   void evaluate(const Batch& batch) { evaluator_.run(batch); }
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
-  void abandon_evaluation();        // instead; without predictions
-  // The last evaluation's, in rank 0's process, if it was to bring them: for all replicas' images
+  void abandon_evaluation();        // instead of end_evaluation(); without predictions
+  // The last evaluation's predictions, if it had each_image: on rank 0, for all replicas' images
   // that could be read, in the data set's order.
   const std::vector<Prediction>& predictions() const { return predictions_; }
 
@@ -83,7 +83,7 @@ class Trainer {
  private:
   struct Links {
     std::unique_ptr<Communicator> own_replicas;
-    Communicator* replicas = nullptr;    // null: one
+    Communicator* replicas = nullptr;    // null: one replica
     std::unique_ptr<StageLinks> stages;  // null: the model is whole
   };
   static Links connect(Backend&, Communicator*, const Grid&);
@@ -91,7 +91,7 @@ class Trainer {
                                                SyncOptions);
   std::unique_ptr<Model> make_model(const Graph&, const Graph* fp32, const TrainerOptions&);
   bool in_second_precision() const { return precisions_ && dtype() == DType::fp32; }
-  void compute_with(const float* weights);  // until it is called with the weights again
+  void compute_with(const float* weights);  // until called with the weights again
 
   Backend* backend_;
   Communicator* communicator_;
@@ -107,9 +107,9 @@ class Trainer {
   DeviceMemory saved_, scratch_;
   TrainingStep step_;
   Evaluator evaluator_;
-  UpdateState sixteen_bits_{};  // its loss_scale and good_steps are, while fp32 computes
+  UpdateState sixteen_bits_{};  // keeps loss_scale and good_steps while fp32 computes
   bool averaged_ = false;       // whether the average is being evaluated
-  bool each_image_ = false;     // and has predictions
+  bool each_image_ = false;     // whether it has predictions
   std::vector<Prediction> predictions_;
 };
 
