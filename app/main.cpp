@@ -1,4 +1,4 @@
-// The program: the launcher of a command, and the worker that a launcher starts.
+// The program: the launcher that starts a command's processes, and the workers.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,12 +12,12 @@
 
 int main(int argc, char** argv) {
   bv::hold_stop_signals();
-  // If standard streams are closed, files that the run opens must not take their descriptors.
+  // Files must not get the descriptors of closed standard streams.
   int fd;
   while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
   }
   if (fd >= 0) close(fd);
-  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // errors instead
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // calls then fail
   try {
     return bv::run_command({argv, argv + argc});
   } catch (const std::exception& e) {

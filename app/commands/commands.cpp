@@ -23,7 +23,7 @@ std::vector<std::string> names_of(std::span<const Command> all) {
   return names;
 }
 
-// The second words of the commands of two, of which the first is `word`.
+// The second words of the two-word commands whose first word is `word`.
 std::vector<std::string> after(const std::string& word, std::span<const Command> all) {
   std::vector<std::string> words;
   for (const Command& command : all)
@@ -78,7 +78,7 @@ Named command_of(std::span<const std::string> arguments, std::span<const Command
 
 CommandLine parse_command_line(std::span<const std::string> arguments) {
   if (arguments.empty()) return {.print = CommandLine::Print{usage_text(), 2}};
-  if (!after(arguments[0], commands()).empty()) {  // the word data: which command of it?
+  if (!after(arguments[0], commands()).empty()) {  // only the first word of a two-word command
     const bool help = arguments.size() > 1 && std::ranges::count(asks_for_help, arguments[1]) > 0;
     if (help || arguments.size() == 1)
       return {.print = CommandLine::Print{list_text(commands(), arguments[0], text_width()),

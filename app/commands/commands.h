@@ -1,4 +1,4 @@
-// The launcher's commands, one row each; each command has a file of its own beside this one.
+// The launcher's commands, one row each; each command has its own file next to this one.
 #pragma once
 #include <span>
 #include <string>
@@ -15,9 +15,9 @@ extern const Command data_list_command, data_pack_command, data_index_command, d
 
 std::span<const Command> commands();
 
-// The command that the arguments begin with, of `all`, and how many words its name has. Without
-// one it is train, whose name may be left out. Throws UserError for a word that is neither a
-// command nor a model.
+// Finds the command in `all` that the arguments begin with, and the number of words in its name.
+// Without a command's name it is train, which may be left out. Throws UserError if the first word
+// is neither a command nor a model.
 struct Named {
   const Command* command;
   size_t words;
@@ -27,7 +27,7 @@ Named command_of(std::span<const std::string> arguments, std::span<const Command
 // Parses the arguments after the program's name. Throws UserError.
 CommandLine parse_command_line(std::span<const std::string> arguments);
 
-// Does what they ask for; returns the exit code.
+// Runs the command of these arguments; returns the exit code.
 int run_command(const std::vector<std::string>& argv);
 
 }  // namespace bv

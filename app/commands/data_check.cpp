@@ -1,4 +1,4 @@
-// data check PATH: decodes every file and says what would spoil a run.
+// data check PATH: decodes every file and reports what would spoil a run.
 #include "data/dataset_stats/data_check.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ constexpr OptionRow rows[] = {
 
 std::string shown(const std::string& path) { return printable(path, path.npos); }
 
-// "damaged: 2" and what is.
+// "damaged: 2", then the items.
 template <class Item, class Show>
 std::string section(const std::string& title, const std::vector<Item>& items, const Show& show) {
   if (items.empty()) return "";

@@ -7,15 +7,15 @@
 
 namespace bv {
 
-// Without a last slash. Throws UserError if the folder is missing.
+// The path without a trailing slash. Throws UserError if the folder is missing.
 std::string require_folder(std::string path);
-// The same, but an index of records is taken as well.
+// The same, but also accepts an index of records.
 std::string require_data(std::string path);
 
-// --workers N, by default one for each core.
+// The value of --workers; 0: one thread per core.
 int decoding_threads(int workers);
 
-// A line a class, of many the smallest and the largest.
+// A line per class; with many classes, only the smallest and the largest.
 std::string class_table(std::vector<ClassCount> classes, bool has_val);
 
 }  // namespace bv

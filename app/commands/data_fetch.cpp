@@ -1,4 +1,4 @@
-// data fetch SET: a public data set, ready for --data.
+// data fetch SET: downloads a public data set, ready for --data.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -18,8 +18,8 @@ namespace bv {
 namespace {
 
 struct KnownSet {
-  std::string_view name, folder;  // folder: in the archive
-  std::string_view url, sha256;   // as TensorFlow Datasets records them
+  std::string_view name, folder;  // folder: its top folder in the archive
+  std::string_view url, sha256;   // as listed by TensorFlow Datasets
   uint64_t bytes;
 };
 constexpr KnownSet known_sets[] = {
@@ -64,7 +64,7 @@ std::string require_sha256(std::string text) {
 
 std::string mib(uint64_t bytes) { return format_number(double(bytes >> 20)); }
 
-// Without the folder that all of it is in. False if a stop signal came.
+// Unpacks the archive without its top folder. False if a stop signal came.
 bool unpack(const std::string& archive, const std::filesystem::path& folder) {
   const ProgramEnd end = run_to_end({"tar", "--extract", "--file", archive, "--directory", folder,
                                      "--strip-components", "1", "--no-same-owner"},
@@ -75,7 +75,7 @@ bool unpack(const std::string& archive, const std::filesystem::path& folder) {
   return true;
 }
 
-// Throws RunError if it is not a data set.
+// Describes the data set. Throws RunError if the folder has none.
 std::string contents_of(const std::filesystem::path& folder, const std::string& url) try {
   const DataSets sets = open_dataset({.path = folder, .val_fraction = 0});
   return std::to_string(sets.train->size()) +

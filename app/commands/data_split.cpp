@@ -1,4 +1,4 @@
-// data split SRC DST: a folder of class folders as train/ and val/.
+// data split SRC DST: copies a folder of class folders into train/ and val/.
 #include <cstdio>
 #include <filesystem>
 

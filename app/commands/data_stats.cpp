@@ -1,4 +1,4 @@
-// data stats PATH: the mean and deviation of pixels, for --mean and --std.
+// data stats PATH: mean and standard deviation of pixels, for --mean and --std.
 #include <cstdio>
 
 #include "app/commands/commands.h"

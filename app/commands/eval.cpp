@@ -1,4 +1,4 @@
-// eval RUN|WEIGHTS: how good a model is on labelled images, over all and for each class.
+// eval RUN|WEIGHTS: a model's accuracy on labelled images, overall and by class.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -32,7 +32,7 @@ constexpr auto words(Split) { return word_list("train", "val", "all"); }
 
 struct EvalOptions : FinishedOptions {
   Split split = Split::val;
-  std::string confusion;  // a file to write
+  std::string confusion;  // path of the file to write
   bool json = false;
 };
 
@@ -63,7 +63,7 @@ std::string some_names(std::span<const std::string> names) {
          (names.size() > most ? ", ..." : "");
 }
 
-// The weights' numbers of the data's classes, which may be some of the weights'.
+// For each class of the data, its label in the weights. The weights may have more classes.
 std::vector<int> labels_by_weights(const std::vector<std::string>& data, const TrainedModel& m) {
   std::vector<int> labels;
   for (const std::string& name : data) {
@@ -104,14 +104,14 @@ struct Images {
   std::vector<std::string> lines;  // for the user
 };
 
-// Class and file: the run may have named its data by another path.
+// Compares only class and file name: the run may have used another path to the same data.
 std::string end_of_path(std::string_view path) {
   const size_t file = path.rfind('/'), folder = file == 0 ? path.npos : path.rfind('/', file - 1);
   return std::string(file == path.npos || folder == path.npos ? path : path.substr(folder + 1));
 }
 
-// How the images for validation differ from those that the run listed; empty if they don't, or if
-// the user chose others.
+// How the validation images differ from those the run listed; empty if they don't, or if the user
+// chose other images.
 std::string changed_since(const TrainedModel& m, const Dataset& val) {
   const std::string list = m.place.run + "/" + val_list_name;
   const auto chosen = [&](const char* option) {
@@ -207,7 +207,7 @@ void print(const std::string& text) {
     throw RunError("the result can't be written to standard output");
 }
 
-// A file of that name is replaced, anything else is not.
+// Refuses to replace anything but a regular file.
 void refuse_confusion(const std::string& file) {
   std::error_code error;
   if (const std::filesystem::file_status there = std::filesystem::status(file, error);

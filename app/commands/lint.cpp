@@ -1,4 +1,4 @@
-// lint MODEL: what train would say of the set-up before its first step, and nothing else.
+// lint MODEL: prints the warnings that train would print before its first step, and nothing else.
 #include <iostream>
 
 #include "app/commands/commands.h"

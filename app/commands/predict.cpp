@@ -1,4 +1,4 @@
-// predict RUN|WEIGHTS FILES|FOLDERS: what a model says of pictures.
+// predict RUN|WEIGHTS FILES|FOLDERS: prints a model's predictions for pictures.
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -58,7 +58,7 @@ struct Named {
   void end_files() {
     if (!files.empty()) parts.push_back(open_files(std::exchange(files, {})));
   }
-  std::vector<std::string> files;  // of the next part
+  std::vector<std::string> files;  // files of the next part
 };
 
 Named find_pictures(const std::vector<std::string>& given) {
@@ -83,7 +83,7 @@ Named find_pictures(const std::vector<std::string>& given) {
   return found;
 }
 
-// One picture's line of output.
+// The line of output for one picture.
 class Line {
  public:
   Line(std::vector<std::string> classes, const Dataset& images, const PredictOptions& o)

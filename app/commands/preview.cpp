@@ -67,7 +67,7 @@ void write(const fs::path& path, std::span<const std::byte> bytes) {
 
 class Preview {
  public:
-  // at_most: fewer images do, too.
+  // at_most: fewer than own.count images are fine, too.
   Preview(const Setup& setup, Backend& backend, const PreviewOptions& own, bool at_most,
           const fs::path& folder, int cores);
   bool run();  // false: a signal asked to stop
@@ -79,17 +79,17 @@ class Preview {
   void show_rank(int rank);
   void show_rows(const Batch&, int shown);
   PreviewRecord seen(const Batch&, int row) const;
-  void add(const PreviewRecord&, const std::array<const uint8_t*, 3>& pictures);  // of all kinds
+  void add(const PreviewRecord&, const std::array<const uint8_t*, 3>& pictures);  // one per kind
 
   const Setup& s_;
   Backend& backend_;
   fs::path folder_;
-  int64_t count_, epoch_;  // counted from 0
-  int size_, cores_;       // size: of the pictures
+  int64_t count_, epoch_;  // epoch_: from 0
+  int size_, cores_;       // size_: of the pictures
   Augmentation augmentation_;
   Preprocessor preprocessor_;
   std::map<int64_t, std::string> lines_;   // by the image's number
-  std::map<int64_t, PictureGroup> sheet_;  // of the first ones
+  std::map<int64_t, PictureGroup> sheet_;  // of the first images
 };
 
 Preview::Preview(const Setup& setup, Backend& backend, const PreviewOptions& own, bool at_most,
@@ -114,7 +114,7 @@ Preview::Preview(const Setup& setup, Backend& backend, const PreviewOptions& own
 
 bool Preview::run() {
   for (const char* kind : kinds) fs::create_directory(folder_ / kind);
-  // Ranks whose share of the first batch begins after the last image have none.
+  // Ranks whose share of the first batch begins after the last image show nothing.
   for (int rank = 0; rank < s_.replicas && rank * int64_t{*s_.options.local_batch} < count_; ++rank)
     show_rank(rank);
   if (stop_signal()) return false;
@@ -134,7 +134,7 @@ bool Preview::run() {
   return true;
 }
 
-// A process's share of each batch.
+// Shows a process's share of each batch.
 void Preview::show_rank(int rank) {
   LoaderOptions options = loader_options(s_, rank, cores_);
   options.prefetch = 1;
@@ -174,9 +174,9 @@ PreviewRecord Preview::seen(const Batch& batch, int row) const {
   return seen;
 }
 
-// The first `shown` rows of a batch: what the device makes of them, operation by operation.
+// Shows the first `shown` rows of a batch after each operation on the device.
 void Preview::show_rows(const Batch& batch, int shown) {
-  const int rows = batch.mixes ? shown + shown % 2 : shown;  // with the last one's partner
+  const int rows = batch.mixes ? shown + shown % 2 : shown;  // includes the last row's partner
   const auto count = static_cast<size_t>(rows);
   const size_t picture = 3 * size_t(size_) * static_cast<size_t>(size_);
   const auto uploaded = [&](const void* from, size_t bytes) {
@@ -257,7 +257,7 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   if (own.out.empty()) throw UserError("preview needs --out DIR, a new folder");
   NewFolder folder("--out", own.out);
   std::optional<EndsOnStopSignals> starting([&folder] { folder.remove(); });
-  // Pictures are the same on every device, in any precision.
+  // The pictures are the same on every device and in every precision.
   CommandLine line = given;
   line.values["device"] = {"cpu"};
   line.values["precision"] = {"auto"};

@@ -29,9 +29,10 @@ NodePlace node_place(const MachineOptions& o) {
 
 }  // namespace
 
-// A resumed run's number of processes is that of all machines.
+// A resumed run's number of processes counts those of all machines.
 int processes_here(const Options& o) {
-  // A recipe's number suits the machine it was made for; one with fewer GPUs overrides it.
+  // A named recipe's number suits the machine it was made for; a machine with fewer GPUs overrides
+  // it.
   const bool by_recipe = o.source("nproc") == Source::named_recipe;
   const int gpus =
       by_recipe && o.device.value_or(DeviceKind::cuda) == DeviceKind::cuda ? gpu_count(nullptr) : 0;
@@ -64,7 +65,7 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
     if (o.plan) return work_as({.size = here * place.nodes, .local_size = here, .launched = true});
     return run_launcher(here, argv, place);
   };
-  // With -n or --nnodes this is the launcher, whatever a RANK is left in the environment.
+  // With -n or --nnodes this is the launcher, even if RANK is still set in the environment.
   const bool launches = line.values.contains("nproc") || line.values.contains("nnodes");
   if (launches && !is_launched_worker()) {
     refuse_other_launchers();
@@ -83,7 +84,7 @@ Connection connect(World& world, const Options& o, int64_t resumed_step, const D
   const AllReduce how = choose_all_reduce(o.all_reduce, world, on_hosts);
   const bool two_level = how == AllReduce::two_level;
   const std::string nodes = list_of_nodes(world.seats);
-  auto* const run = dynamic_cast<RunWatch*>(hosts.get());  // of several machines
+  auto* const run = dynamic_cast<RunWatch*>(hosts.get());  // only with several machines
   if (run && on_hosts)
     hosts =
         connect_data(world, std::move(hosts), *run,

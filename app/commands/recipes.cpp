@@ -1,4 +1,4 @@
-// recipes [NAME]: the set-ups in models/recipes/, and where each value of one is from.
+// recipes [NAME]: lists models/recipes/, or shows one recipe and the source of each value.
 #include <cstdio>
 
 #include "app/commands/commands.h"
@@ -22,7 +22,7 @@ constexpr OptionRow rows[] = {{.name = "recipe",
 std::string list_of_recipes() {
   size_t longest = 0;
   for (const std::string& name : known_recipes()) longest = std::max(longest, name.size());
-  constexpr size_t roomy = 100;  // else a name has a line of its own
+  constexpr size_t roomy = 100;  // in narrower terminals a name has a line of its own
   const size_t width = text_width(), column = width < roomy ? 8 : longest + 4;
   std::string text;
   for (const std::string& name : known_recipes())

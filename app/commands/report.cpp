@@ -28,7 +28,7 @@ constexpr OptionRow rows[] = {
          "where to write the page, instead of an older one; default: RUN/report.html, of several "
          "runs report.html in this folder"}};
 
-// Nothing but an older page is replaced.
+// Refuses to replace anything but an older page.
 void refuse_others(const std::string& file) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();

@@ -1,4 +1,4 @@
-// train MODEL: trains a model, in as many processes as are asked for.
+// train MODEL: trains a model in one or more processes.
 #include "app/commands/commands.h"
 #include "app/commands/processes.h"
 #include "app/hooks/standard_hooks.h"
@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
 
-// request: read here unless it was before.
+// request: read here if the caller has not read it.
 int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const auto started = Profile::Clock::now();
   auto& [world, backend, communicator] = p;
@@ -29,7 +29,7 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   if (!request) request = read_request(line);
   Options& given = request->options;
   if (given.resume.empty()) claim.claim_new(given, world);
-  // Until begin() has seen that all ranks train: nothing is lost.
+  // Until begin() has seen that all ranks train, a stop signal loses nothing.
   const EndsOnStopSignals starting([&claim] { claim.give_back(); });
   given.out = claim.folder();
   if (given.plan && world.rank > 0) return 0;  // rank 0's is enough

@@ -24,13 +24,13 @@ bool there_is(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// The file that counts in a checkpoint's folder.
+// The weights to use in a checkpoint's folder: the average, if there is one.
 std::string weights_in(const fs::path& folder) {
   const fs::path average = folder / "ema.safetensors";
   return there_is(average) ? average : folder / "weights.safetensors";
 }
 
-// Resets the options that only training needs.
+// Resets the options that only training uses.
 void forget_training(Options& o) {
   const Options fresh;
   o.train_crop = TrainCrop::none;
@@ -61,10 +61,10 @@ RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
     o.nproc.reset();
     o.batch.reset();
   }
-  if (line.values.contains("data")) o.val.clear();  // the run's goes with its own data
+  if (line.values.contains("data")) o.val.clear();  // the run's --val belongs to the run's --data
   set_from_command_line(o, line);
   forget_training(o);
-  if (!o.bucket_bytes) o.bucket_bytes = 4 << 20;  // of the sums, which fit into any
+  if (!o.bucket_bytes) o.bucket_bytes = 4 << 20;  // any size has room for the sums of an evaluation
   return run;
 }
 
@@ -74,7 +74,7 @@ std::vector<std::string> numbered(int64_t count) {
   return names;
 }
 
-// --classes: a number, or a file of names.
+// The value of --classes: a number, or a file of names.
 std::vector<std::string> read_classes(const std::string& given) {
   if (const auto count = parse_integer(given)) {
     if (*count < 2 || *count > 1000000)
@@ -95,7 +95,7 @@ std::vector<std::string> read_classes(const std::string& given) {
   return names;
 }
 
-// The classes that the weights tell apart; 0: they have no such tensor.
+// The number of classes of the weights' head; 0: the file has no head.
 int64_t outputs_of(const TensorFile& file, const ModelConfig& model) {
   const std::string head = model.family->heads(model.sizes)[0] + ".weight";
   for (const auto& [name, tensor] : file.tensors)
@@ -132,7 +132,7 @@ std::string model_of(const FinishedPlace& place, const WeightsInfo& info, const 
                   join(known_models(), ", "));
 }
 
-// The command line, then the weights, then the run, then the model.
+// Takes the value from the first that has it: the command line, the weights, the run, the model.
 template <class T, class Given>
 void resolve(const Options& o, std::string_view name, T& value,
              const std::optional<Given>& weights) {
@@ -213,7 +213,7 @@ void load_trained_weights(TrainedModel& m, const Graph& graph, Backend& backend,
                           Inference& inference, int processes) {
   const FitResult fit =
       fit_weights(std::exchange(m.file, {}), m.place.weights, parameter_shapes(graph), {});
-  if (!fit.note.ends_with(" tensors")) m.notes.push_back(fit.note);  // something was changed
+  if (!fit.note.ends_with(" tensors")) m.notes.push_back(fit.note);  // fitting changed something
   const bool shared = m.options.device == DeviceKind::cpu || m.options.oversubscribe;
   const size_t limit = backend.memory_limit() / static_cast<size_t>(shared ? processes : 1);
   if (inference.bytes() > limit)

@@ -1,4 +1,4 @@
-// The RUN or WEIGHTS that eval and predict work with.
+// Opens the RUN or WEIGHTS argument of eval and predict.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -13,13 +13,13 @@
 
 namespace bv {
 
-// The options that both commands take.
+// The options that both commands have.
 struct FinishedOptions {
   std::string finished;  // a run's folder or a weights file
   std::string model;
   std::string classes;  // a number, or a file of names
 };
-// The rows of both commands; S is the command's own struct, made of FinishedOptions.
+// The rows of both commands; S is the command's own struct, derived from FinishedOptions.
 template <class S>
 constexpr OptionRow finished_row = {
     .name = "finished",
@@ -44,38 +44,38 @@ constexpr OptionRow finished_classes_row = {
         "names of the weights' classes in their order, one a line, or just their number; "
         "default: the names in the weights' file"};
 
-// Files that the argument RUN|WEIGHTS stands for.
+// The files that the argument RUN|WEIGHTS stands for.
 struct FinishedPlace {
-  std::string weights;  // the file
-  std::string run;      // its run's folder; empty: it is given by itself
+  std::string weights;  // the weights file
+  std::string run;      // its run's folder; empty: a file without a run
 };
-// Throws UserError where there is neither.
+// Throws UserError if the argument is neither a run nor a weights file.
 FinishedPlace find_finished(const std::string& given);
 
 struct TrainedModel {
   FinishedPlace place;
-  Options options;  // the run's, or what the weights say; the command line's win
+  Options options;  // the run's or the weights' metadata; the command line wins
   ModelConfig model;
   std::vector<std::string> classes;      // of the outputs, in their order
-  int run_batch = 0;                     // of each of the run's processes; 0: there is no run
-  std::optional<DeviceKind> run_device;  // cuda: and its precision
+  int run_batch = 0;                     // images per process of the run; 0: no run
+  std::optional<DeviceKind> run_device;  // if cuda, its precision applies, too
   TensorFile file;
 
   std::vector<std::string> notes;  // lines for the user
 };
-// The options alone, without reading the weights: for the launcher. Throws UserError.
+// Only the options, without reading the weights; for the launcher. Throws UserError.
 Options finished_options(const CommandLine&, const FinishedOptions&);
 TrainedModel open_trained_model(const CommandLine&, const FinishedOptions&);
 
 std::unique_ptr<Backend> open_trained_backend(TrainedModel&, DeviceChoice, int cores);
 // A batch of at least `asked` images; a graph with batch norm needs two.
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
-// Resolves device and precision. The graph's batch is this process's.
+// Resolves device and precision. batch: of this process.
 Graph trained_graph(TrainedModel&, const DeviceChoice&, const Backend&, int batch);
-// Takes the memory, of a machine that `processes` share, and sets the weights, which are dropped.
-// Throws UserError where they don't fit.
+// Allocates memory on a machine shared by `processes`, and sets the weights, which are then dropped
+// from the TrainedModel. Throws UserError if they don't fit.
 void load_trained_weights(TrainedModel&, const Graph&, Backend&, Inference&, int processes);
-// Images as an evaluation sees them.
+// Prepares images as for an evaluation.
 LoaderOptions trained_loader(const TrainedModel&, Backend&, DataKind, int batch, int cores);
 
 }  // namespace bv

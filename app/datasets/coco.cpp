@@ -17,7 +17,7 @@ namespace bv {
 
 namespace {
 
-// One item of "images", "annotations" or "categories": the members that count.
+// An item of "images", "annotations" or "categories", with the members that are used.
 struct Item {
   std::optional<int64_t> id, image, category, width, height;
   std::string name, file;
@@ -25,14 +25,14 @@ struct Item {
   bool crowd = false;
 };
 
-// A list's lines can hold no other names.
+// A list's lines can't hold other names.
 bool is_plain(const std::string& name) { return printable(name, name.npos) == name; }
 
 struct Coco {
   std::vector<Item> images, annotations, categories;
 };
 
-// Takes the items from the parser's events: a year of photos never stands in memory as a tree.
+// Takes the items from the parser's events, since the tree of a large file takes too much memory.
 // Depth 1 is the root, 2 a list in it, 3 an item, 4 a member of an item that isn't a single value.
 class CocoReader final : public JsonEvents {
  public:
@@ -116,7 +116,7 @@ Coco read_coco(const std::string& path) try {
   throw DataError(path + ": " + e.what());
 }
 
-// Items by their id.
+// The items by id. Throws if an id is missing or repeated.
 std::map<int64_t, const Item*> by_id(const std::vector<Item>& items, const std::string& what,
                                      const std::string& path) {
   if (items.empty())
@@ -142,10 +142,10 @@ std::vector<std::string> class_names(const Coco& coco, const std::string& path) 
   return {names.begin(), names.end()};
 }
 
-// The whole pixels that a box touches; nothing if it isn't in the image.
+// The whole pixels that a box touches; nothing if the box isn't in the image.
 std::optional<Region> pixels_of(const std::vector<double>& box, int64_t width, int64_t height) {
   if (box.size() != 4) return {};
-  constexpr double rounding = 1;  // of some tools that write such files
+  constexpr double rounding = 1;  // error of some tools that write such files
   const double left = box[0], top = box[1], right = left + box[2], bottom = top + box[3];
   const auto within = [](double begin, double end, int64_t size) {
     return begin >= -rounding && end <= double(size) + rounding && end > begin;

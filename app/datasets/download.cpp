@@ -19,7 +19,7 @@
 namespace bv {
 namespace {
 
-// The part that has arrived. Another process that downloads to the same place is kept away.
+// The part downloaded so far, locked against other processes that download to the same place.
 class PartialFile {
  public:
   explicit PartialFile(const std::string& path)
@@ -54,7 +54,7 @@ class PartialFile {
 };
 
 struct CurlEnd {
-  int code, http;       // its exit code; the server's answer
+  int code, http;       // exit code; HTTP status
   std::string message;  // "curl: (22) The requested URL returned error: 404"
 };
 
@@ -79,12 +79,12 @@ bool broke_off(int code) {
   constexpr int codes[] = {18, 28, 52, 55, 56, 92};  // too short, too slow, reset, ...
   return std::ranges::count(codes, code) > 0;
 }
-// The server can't send a part, or has none behind what is there.
+// The server can't send ranges, or has nothing after the part downloaded so far.
 bool must_begin_again(const CurlEnd& end) {
   return end.code == 33 || end.code == 36 || end.http == 416;
 }
 
-// Throws if nothing more arrives.
+// Downloads the rest. Throws if no more data arrives.
 void fetch_rest(const Download& d, PartialFile& file, const std::function<bool()>& go_on) {
   constexpr int max_attempts = 20;
   for (int attempt = 1;; ++attempt) {

@@ -1,5 +1,5 @@
-// A file from the network, whole and checked: by curl, which knows proxies, certificates and how to
-// resume a broken transfer, and sha256sum.
+// Downloads a file and checks it: with curl, which handles proxies, certificates and broken
+// transfers, and sha256sum.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,11 +9,11 @@ namespace bv {
 
 struct Download {
   std::string url, sha256;  // sha256: 64 hexadecimal digits in lower case
-  std::string path;         // the file; what is there already is continued
+  std::string path;         // where to save it; a partial download there is resumed
 };
-// True when the file is there and has the checksum; false if a stop signal came. Then, and after a
-// broken transfer (RunError), what has arrived stays, to be resumed; after a wrong checksum
-// (RunError) nothing does. Ten times a second `progress` is told how much has arrived.
+// True once the file is complete and its checksum matches; false if a stop signal came. After a
+// stop signal or a broken transfer (RunError) the partial file stays, to be resumed; after a wrong
+// checksum (RunError) it is removed. Calls `progress` ten times a second with the bytes so far.
 bool download(const Download&, const std::function<void(uint64_t bytes)>& progress);
 
 }  // namespace bv

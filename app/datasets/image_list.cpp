@@ -22,10 +22,10 @@ constexpr std::string_view title = "# barevision list 1", folder_title = "# fold
                            class_title = "# class ";
 constexpr uint64_t max_list_bytes = uint64_t{4} << 30;
 
-// A byte of a pickle's first two: its protocol.
+// Every pickle from protocol 2 on begins with this byte.
 bool is_pickle(const std::string& text) { return text.starts_with('\x80'); }
 
-// Names in the order of their labels, which are 0, 1, 2 ...
+// The names in the order of their labels, which must be 0, 1, 2 ...
 std::vector<std::string> read_labels(const std::string& path) {
   constexpr uint64_t max_bytes = 64 << 20;
   const std::string text = read_text_file(path, max_bytes);
@@ -51,7 +51,7 @@ std::vector<std::string> read_labels(const std::string& path) {
   return names;
 }
 
-// The folder's classes in the order of their labels.
+// The folder's classes in the order given by the labels file.
 std::vector<std::string> order_by(const std::string& path, const std::vector<std::string>& found) {
   const std::vector<std::string> names = read_labels(path);
   for (const std::string& name : found)
@@ -64,7 +64,7 @@ std::vector<std::string> order_by(const std::string& path, const std::vector<std
   return names;
 }
 
-// A line of a list or an index can hold no other.
+// A line of a list or an index can't hold other names.
 bool is_plain(const std::string& name) {
   return std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; });
 }
@@ -147,7 +147,7 @@ class ListParser {
     list_.images.push_back(std::move(image));
   }
 
-  // "12,40,200,100" behind the last space of a path.
+  // Takes the box "12,40,200,100" after the last space of a path.
   void take_box(ListedImage& image) {
     const size_t space = image.path.find_last_of(" \t");
     if (space == image.path.npos || space == 0) return;

@@ -1,10 +1,10 @@
 // LIST: pictures with their labels, for people to edit and for `data pack`. Text:
 //   # barevision list 1
-//   # folder /data/photos              what the paths are relative to; else the list's own folder
-//   # class 0 daisy                    one line a class, in label order; else classes are numbers
-//   daisy/1.jpg 0                      path label; or, of an object in a picture:
+//   # folder /data/photos              base of the paths; default: the list's own folder
+//   # class 0 daisy                    one line per class, in label order; default: numbers
+//   daisy/1.jpg 0                      path label; or, for an object in a picture:
 //   0001.jpg 12,40,200,100 0           path left,top,width,height label
-// The last field is the label, so paths may hold spaces.
+// The last field is the label, so paths may contain spaces.
 #pragma once
 #include <optional>
 #include <string>
@@ -24,13 +24,13 @@ struct ImageList {
   std::string folder;
   std::vector<std::string> classes;
   std::vector<ListedImage> images;
-  bool objects = false;                 // all have boxes, or none
+  bool objects = false;                 // true: all have boxes; false: none
   std::vector<std::string> notes = {};  // for the user
 };
 
 struct ListOptions {
   std::string labels = {};                // a JSON file {"NAME": label}; empty: sorted names
-  std::optional<int> classes, per_class;  // limits, to the first ones; none: all
+  std::optional<int> classes, per_class;  // limits: only the first ones; empty: all
 };
 
 // Lists a folder of class folders, sorted. Throws DataError, UserError.

@@ -1,4 +1,4 @@
-// Work that several threads do and one takes over, in order.
+// Runs work in several threads and consumes the results in order.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace bv {
 
-// make(i) runs in one of the threads, take(i, its result) in the calling one, for i = 0, 1, 2 ...
-// until it says no. At most 4 results a thread are made and not yet taken. What make throws is
-// thrown when its turn comes.
+// Calls make(i) in worker threads and take(i, result) in the calling thread, for i = 0, 1, 2 ...
+// until take returns false. At most 4 results per thread wait to be taken. An exception of make(i)
+// is rethrown when i's turn comes.
 template <class Result, class Make, class Take>
 bool in_order(int64_t count, int threads, const Make& make, const Take& take) {
   struct Slot {

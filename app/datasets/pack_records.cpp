@@ -28,14 +28,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The lines of one picture: several where they are its objects.
+// The lines of one picture: one, or one per object in it.
 struct Job {
   size_t first, count;
 };
 
 struct Record {
   std::string bytes, refusal;
-  std::vector<Region> boxes = {};  // of its objects
+  std::vector<Region> boxes = {};  // the boxes of its objects
 };
 
 std::vector<Job> jobs_of(const ImageList& list, const std::string& path) {
@@ -126,7 +126,7 @@ class RecordBuilder {
     size = size_of(small);
   }
 
-  // Labels of records begin with 1: TF-Slim's 0 is the background.
+  // Labels in records begin with 1: TF-Slim's 0 is the background.
   void label(const Job& job, const std::vector<Region>& boxes, PictureExample& picture) const {
     const auto class_of = [&](size_t i) { return list_.images[i].label; };
     if (!list_.objects) {
@@ -167,7 +167,8 @@ void write_whole(const std::string& path, const std::string& text) {
   file.finish();
 }
 
-// A hidden folder in OUT, which goes; so does OUT, if it was made and nothing came of it.
+// A hidden folder in OUT, removed at the end. OUT itself is removed if it was created and stays
+// empty.
 class Workplace {
  public:
   Workplace(const std::string& out, const std::string& name) : out_(out) {
@@ -189,7 +190,7 @@ class Workplace {
   Workplace& operator=(const Workplace&) = delete;
   std::string operator/(const std::string& name) const { return place_->path() / name; }
 
-  // In this order.
+  // Moves the files to OUT, in this order.
   void move_out(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       std::error_code error;
@@ -260,7 +261,7 @@ class Packer {
   }
 
  private:
-  // The shards begun so far hold the pictures before this one.
+  // The index of the first picture that doesn't fit into the shards begun so far.
   int64_t end_of_shard() const {
     const auto begun = static_cast<int64_t>(index_.files.size());
     return begun * static_cast<int64_t>(jobs_.size()) / packed_.shards;
@@ -318,7 +319,7 @@ class Packer {
   const std::vector<Job> jobs_;
   RecordIndex index_;
   Packed packed_;
-  std::optional<OutputFile> file_;  // of the shard, and where its next record begins
+  std::optional<OutputFile> file_;  // the current shard, and the offset of its next record
   uint64_t offset_ = 0;
   uint32_t number_ = 0;
 };

@@ -1,4 +1,4 @@
-// A list of pictures becomes TFRecords, their .idx and an index.
+// Packs a list of pictures into TFRecords with their .idx files and an index.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,10 +11,10 @@ namespace bv {
 
 struct PackOptions {
   std::string name = {};
-  std::optional<int> shards = {};  // else by their size:
+  std::optional<int> shards = {};  // number of shards; empty: by shard_mb
   int shard_mb = 256;
-  std::optional<int> resize = {};  // pixels of the shorter side
-  int quality = 95;                // of what was resized
+  std::optional<int> resize = {};  // shorter side, in pixels
+  int quality = 95;                // of resized JPEGs
   int workers = 1;
   bool skip_bad = false;
 };
@@ -24,10 +24,10 @@ struct Packed {
   std::string first_skipped = {};
 };
 
-// OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index, the same for
-// any number of workers: written in a hidden folder of OUT, then renamed, the index last. Nothing
-// where `go_on`, told how many pictures are done, says so. Throws DataError naming a bad picture,
-// UserError where there are such files, RunError.
+// Writes OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index, the
+// same for any number of workers. They are written in a hidden folder of OUT, then renamed, the
+// index last. Returns nothing if `go_on`, called with the number of finished pictures, returns
+// false. Throws DataError naming a bad picture, UserError if the files exist, RunError.
 std::optional<Packed> pack_records(const ImageList&, const std::string& list_path,
                                    const std::string& out, const PackOptions&,
                                    const std::function<bool(int64_t done, int64_t of)>& go_on);

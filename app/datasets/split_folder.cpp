@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// std::filesystem's copy_file calls a full disk an input/output error.
+// std::filesystem's copy_file reports a full disk as an input/output error.
 void copy_file(const std::string& from, const fs::path& to) try {
   const Descriptor in(open_regular(from, O_RDONLY));
   const Descriptor out(open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));

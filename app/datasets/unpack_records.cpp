@@ -69,7 +69,7 @@ class Unpacker {
     return true;
   }
 
-  // In its class's folder, unless its name says so already.
+  // Puts the file into its class's folder, unless its name includes that already.
   static fs::path path_of(const RecordIndex& index, const IndexRow& row) {
     const std::string name(index.name(row)), class_name = index.classes[row.label];
     const bool placed = !index.boxes.empty() || name.starts_with(class_name + "/");

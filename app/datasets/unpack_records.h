@@ -1,4 +1,4 @@
-// The pictures in records, or in CIFAR-10's files, become files again.
+// Turns the pictures in records, or in CIFAR-10's files, into files.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -12,9 +12,10 @@ struct Unpacked {
   int64_t pictures = 0, skipped = 0;
   std::string first_skipped = {};
 };
-// Into `folder`, which exists: CLASS/NAME, or the photos of objects under their names; of two
-// parts in train/ and val/. Records give the files' own bytes, CIFAR-10 PNG. Nothing where
-// `go_on`, told how many are done, says so. Throws DataError, RunError.
+// Writes into `folder`, which must exist: CLASS/NAME, or photos with objects under their own names;
+// with two parts, in train/ and val/. Records give the original files, CIFAR-10 gives PNG. Returns
+// nothing if `go_on`, called with the number of finished pictures, returns false. Throws DataError,
+// RunError.
 std::optional<Unpacked> unpack_records(const std::string& path, const std::filesystem::path& folder,
                                        bool skip_bad,
                                        const std::function<bool(int64_t done, int64_t of)>& go_on);

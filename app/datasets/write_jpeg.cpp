@@ -29,7 +29,7 @@ struct ErrorManager {
   std::jmp_buf back;
 };
 
-// Has no objects with destructors: errors jump back into it.
+// Has no objects with destructors, because errors longjmp back into it.
 bool compress(const Image& image, int quality, jpeg_compress_struct& jpeg, ErrorManager& error,
               unsigned char*& out, unsigned long& bytes) {
   jpeg.err = jpeg_std_error(&error.base);
@@ -66,7 +66,7 @@ std::string encode_jpeg(const Image& image, int quality) {
   jpeg_destroy_compress(&jpeg);
   std::string file(reinterpret_cast<const char*>(out), done ? bytes : 0);
   std::free(out);
-  if (!done) throw std::bad_alloc();  // nothing else fails in memory
+  if (!done) throw std::bad_alloc();  // compressing in memory can fail for no other reason
   return file;
 }
 

@@ -1,4 +1,4 @@
-// Writing photos.
+// Writes photos.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace bv {
 
-// A JPEG file by libjpeg-turbo, colours at half the resolution. Throws UserError in a build
-// without it.
+// Encodes a JPEG with libjpeg-turbo, colours at half the resolution. Throws UserError in a build
+// without that library.
 std::string encode_jpeg(const Image& image, int quality);
 
 }  // namespace bv

@@ -9,7 +9,7 @@ DType dtype_of(const Run& run, const PrecisionState& state) {
 
 }  // namespace
 
-// A resumed run may begin with the evaluation of the previous epoch, in that epoch's precision.
+// A resumed run may begin with the previous epoch's evaluation, in that epoch's precision.
 void AdaptivePrecision::before_train(Run& run) {
   if (!run.progress.precision) run.progress.precision.emplace();
   run.trainer.compute_in(dtype_of(run, *run.progress.precision));
@@ -18,7 +18,7 @@ void AdaptivePrecision::before_train(Run& run) {
 void AdaptivePrecision::before_train_epoch(Run& run) {
   PrecisionState& state = *run.progress.precision;
   const int64_t epoch = run.progress.epoch + 1;
-  if (state.epoch == epoch) return;  // resumed in the middle of it
+  if (state.epoch == epoch) return;  // resumed in the middle of the epoch
   const bool first = state.epoch == 0, before = state.sixteen_bits;
   state = decide(*run.setup.precision_policy, state, epoch,
                  run.schedule.at(run.progress.step, run.progress.epoch));

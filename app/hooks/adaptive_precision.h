@@ -1,4 +1,4 @@
-// --amp-policy: before each epoch, on all ranks, decides which precision the trainer computes in.
+// --amp-policy: before each epoch, decides on all ranks in which precision the trainer computes.
 #pragma once
 #include "engine/run/run.h"
 

@@ -3,7 +3,7 @@
 namespace bv {
 namespace {
 
-// The largest part of a run's time that it waits for the disk before evaluations.
+// The largest fraction of a run's time spent waiting for the disk before evaluations.
 constexpr double waiting_share = .02;
 
 }  // namespace
@@ -32,7 +32,8 @@ void Checkpoints::tell_written(Run& run) {
   for (const SaveRecord& written : run.folder.written()) run.at(&Hook::after_save, written);
 }
 
-// With an epoch or the run, before_test saves or after_train_epoch, which knows the evaluation.
+// At the end of an epoch or the run, before_test saves, or after_train_epoch, which has the
+// outcome.
 void Checkpoints::after_train_iter(Run& run, StepRecord&) {
   const bool ends = run.progress.batch == 0 || run.progress.step == run.end || run.stopped_by;
   if (!ends && due(run, false)) save(run, false);
@@ -45,7 +46,8 @@ void Checkpoints::before_test(Run& run) {
   run.in_section("saving", [&] { wait_for_disk(run); });
 }
 
-// An evaluation that is killed then costs no epoch. A slow disk is left to write beside it.
+// Waits before an evaluation, so that a kill during it costs no epoch; but not long: a slow disk
+// continues to write during the evaluation.
 void Checkpoints::wait_for_disk(Run& run) {
   run.folder.wait(waiting_share * (Clock::now() - waited_));
   waited_ = Clock::now();

@@ -1,5 +1,6 @@
-// Saves by --save-every, each best evaluation, and the end of the run, on all ranks. What is due
-// at the end of an epoch is saved before its evaluation, whose outcome then only moves best/.
+// Saves by --save-every, after each best evaluation and at the end of the run, on all ranks. A
+// checkpoint due at the end of an epoch is saved before the evaluation, which then only moves
+// best/.
 #pragma once
 #include <chrono>
 
@@ -26,7 +27,7 @@ class Checkpoints : public Hook {
   void wait_for_disk(Run&);
 
   using Clock = std::chrono::steady_clock;
-  Clock::time_point waited_;  // last for the disk
+  Clock::time_point waited_;  // when it last waited for the disk
 };
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// --report: after each evaluation's line, precision, recall and F1 of each class.
+// --report: after each evaluation's line, prints precision, recall and F1 of each class.
 #pragma once
 #include <string>
 #include <vector>

@@ -14,8 +14,8 @@ namespace bv {
 namespace {
 
 constexpr int side = 320, thumbnail = 96, gap = 8, widest_name = 240;  // pixels
-constexpr int most_named = 40;  // classes whose names and counts have room
-constexpr double dark = 0.5;    // a share from which white is easier to read
+constexpr int most_named = 40;  // number of classes up to which names and counts have room
+constexpr double dark = 0.5;    // from this share on, white text is easier to read
 
 Color shaded(const Color& full, double share) {
   Color color;
@@ -30,7 +30,7 @@ std::string ascii(std::string text) {
   return text;
 }
 
-// The centred square, scaled.
+// Crops the centred square and scales it.
 std::vector<uint8_t> square(const Image& image) {
   const int shorter = std::min(image.height, image.width);
   const Box box{.top = (image.height - shorter) / 2.0,
@@ -50,7 +50,7 @@ Image confusion_picture(std::span<const Prediction> predictions,
   const std::vector<int64_t> counts = confusion_matrix(predictions, classes.size());
   const int n = static_cast<int>(classes.size());
   const bool named = n <= most_named;
-  std::vector<std::string> names;  // "3 tulips", of the rows
+  std::vector<std::string> names;  // "3 tulips", for the rows
   int names_width = 0, cell = std::max(1, side / n);
   if (named) {
     cell = std::max(cell, line_height);
@@ -96,7 +96,7 @@ Image mistakes_picture(const Run& run, size_t most) {
                            {"predicted " + data.classes[size_t(p.top)] + ", " +
                                 std::to_string(std::lround(100 * p.probability)) + " %",
                             "actual " + data.classes[size_t(p.label)]}}});
-    } catch (const BadImage&) {  // it went away since it was evaluated
+    } catch (const BadImage&) {  // the file was removed after the evaluation
     }
   if (mistakes.empty()) return {};
   return draw_sheet({"surest mistakes after step " + std::to_string(run.progress.step)},

@@ -1,5 +1,5 @@
-// Prints the run: its first lines, then one per step and one per epoch. On a
-// terminal a progress bar stands in for the steps.
+// Prints the run: its first lines, then a line per step and per epoch. On a terminal, a progress
+// bar replaces the steps' lines.
 #pragma once
 #include "engine/run/run.h"
 

@@ -1,4 +1,4 @@
-// Records peak memory of rank 0's process: the plan's, and what the system counts, on the host.
+// Records the planned device memory of rank 0's process and its peak host memory.
 #pragma once
 #include "engine/run/run.h"
 

@@ -10,7 +10,7 @@ void MetricsLog::before_train(Run& run) {
   file_->cut(kept);
 }
 
-// The run continues: its weights are worth more than its log.
+// An error doesn't end the run: its weights are worth more than its log.
 void MetricsLog::write(Run& run, const std::string& json) {
   if (!file_) return;
   try {

@@ -1,4 +1,4 @@
-// metrics.jsonl in the run's folder: a line every --log-every updates and one after each epoch.
+// metrics.jsonl in the run's folder: a line every --log-every updates and a line after each epoch.
 #pragma once
 #include <optional>
 
@@ -19,7 +19,7 @@ class MetricsLog : public Hook {
  private:
   void write(Run&, const std::string& json);
 
-  std::optional<LogFile> file_;  // none: it can't be written any more
+  std::optional<LogFile> file_;  // empty after it could not be written
 };
 
 }  // namespace bv

@@ -4,7 +4,7 @@
 
 namespace bv {
 
-// Those of this process, in any order: Run::attach sorts them.
+// The hooks of this process in any order: Run::attach sorts them.
 HookList standard_hooks(const Run&);
 
 }  // namespace bv

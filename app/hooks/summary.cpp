@@ -21,7 +21,7 @@ void Summary::after_train(Run& run) {
                                    .capped = run.end < run.horizon,
                                    .has_best = run.progress.best_top1 >= 0,
                                    .step = run.progress.step});
-  // The first says where the weights are.
+  // The first line has the path of the weights.
   for (const std::string& line : lines) console.line(line, &line == lines.data());
 }
 

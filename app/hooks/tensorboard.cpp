@@ -19,7 +19,7 @@ namespace {
 constexpr int columns = 4;
 constexpr double mebi = 1 << 20;
 
-// Square pictures [count, size, size, 3] in rows of `columns`.
+// Arranges square pictures [count, size, size, 3] in rows of `columns`.
 std::vector<uint8_t> tiled(const std::vector<uint8_t>& pictures, int count, int size) {
   std::vector<uint8_t> out(pictures.size());
   const size_t line = 3 * static_cast<size_t>(size);
@@ -34,7 +34,7 @@ std::vector<uint8_t> tiled(const std::vector<uint8_t>& pictures, int count, int 
 
 }  // namespace
 
-// add(EventFile&)
+// Calls add(EventFile&) in the background.
 template <class F>
 void TensorBoard::write(Run& run, F add) {
   tell_failure(run);
@@ -45,7 +45,7 @@ void TensorBoard::write(Run& run, F add) {
   });
 }
 
-// A log that can't be written is closed; training continues.
+// Reports a log that can't be written, and closes it; training continues.
 void TensorBoard::tell_failure(Run& run) {
   const std::string line = jobs_.failure();
   if (line.empty()) return;
@@ -94,7 +94,7 @@ void TensorBoard::write_options(Run& run, int64_t step) {
   });
 }
 
-// Drawn once more, before the first step.
+// Loads the first training images once more, before the first step.
 void TensorBoard::write_first_images(Run& run) {
   const int size = *run.setup.options.image_size;
   const int count =
@@ -115,7 +115,7 @@ void TensorBoard::write_image(Run& run, int64_t step, std::string_view tag, Imag
 
 void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
   if (!reads_predictions(run, averaged)) return;
-  // Half a megabyte each: those of the first, second, fourth, eighth ... and of the last one.
+  // Half a megabyte each, so only for the first, second, fourth, eighth ... and last evaluation.
   const bool last = run.progress.step >= run.end;
   if (!std::has_single_bit(++evaluations_) && !last) return;
   constexpr size_t max_mistakes = 16, max_classes = 1000;

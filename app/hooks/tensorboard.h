@@ -1,6 +1,6 @@
-// The run for TensorBoard: curves of what metrics.jsonl has, the options as text, the first
-// training images as the model gets them, and of evaluations the surest mistakes and the
-// confusion matrix. `tensorboard --logdir RUN` shows it, live too.
+// Logs the run for TensorBoard: the curves of metrics.jsonl, the options as text, the first
+// training images as the model sees them, and for evaluations the surest mistakes and the confusion
+// matrix. `tensorboard --logdir RUN` shows them, also while the run continues.
 #pragma once
 #include <memory>
 
@@ -22,7 +22,7 @@ class TensorBoard : public Hook {
   }
 
  private:
-  // Written by the run's background.
+  // The run's background thread writes the file.
   void write_options(Run&, int64_t step);
   void write_first_images(Run&);
   void write_image(Run&, int64_t step, std::string_view tag, Image);
@@ -31,7 +31,7 @@ class TensorBoard : public Hook {
   void tell_failure(Run&);
 
   std::shared_ptr<EventFile> file_;
-  unsigned evaluations_ = 0;  // of this process
+  unsigned evaluations_ = 0;  // in this process
   OptionalJobs jobs_{true};
 };
 

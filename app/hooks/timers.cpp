@@ -14,7 +14,8 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
 }  // namespace
 
 void Timers::after_train_iter(Run& run, StepRecord& record) {
-  // An update begins while the one before it is in flight.
+  // An update begins while the previous one is in flight; count only the time after that one's
+  // result.
   const Clock::time_point now = Clock::now(), began = std::max(begun_.front(), last_read_);
   begun_.pop_front();
   last_read_ = now;

@@ -1,4 +1,4 @@
-// Times and rates of the records, by the host's clock: it reads a result as soon as there is one.
+// Times and rates for the records, by the host's clock when it reads a result.
 #pragma once
 #include <chrono>
 #include <deque>
@@ -23,10 +23,10 @@ class Timers : public Hook {
     double steps = 0, images = 0, seconds = 0, data_seconds = 0, bubble_seconds = 0;
   };
 
-  std::deque<Clock::time_point> begun_;  // updates whose result has not been read
+  std::deque<Clock::time_point> begun_;  // starts of updates whose result has not been read
   Clock::time_point epoch_began_, test_began_, last_read_;
   Sums window_;  // since the last step line
-  Sums epoch_;   // training alone, in this process's lifetime
+  Sums epoch_;   // training only, in this process
 };
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// --trace FILE: what ran when, in all processes, as a Chrome trace.
+// --trace FILE: a timeline of all processes as a Chrome trace.
 #pragma once
 #include <string>
 
@@ -6,10 +6,10 @@
 
 namespace bv {
 
-// Throws UserError if its folder doesn't exist.
+// Throws UserError if the file's folder doesn't exist.
 void check_trace_file(const std::string& path);
 
-class TraceFile : public Hook {  // of every rank
+class TraceFile : public Hook {  // runs on every rank
  public:
   int priority() const override { return priority::closing; }
   void before_train(Run&) override;

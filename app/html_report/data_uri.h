@@ -1,4 +1,4 @@
-// Pictures that lie in the page itself.
+// Pictures embedded in the page.
 #pragma once
 #include <cstdint>
 #include <string>

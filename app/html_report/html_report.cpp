@@ -47,7 +47,7 @@ std::string report_page(std::span<const RunReport> runs) {
   return page.replace(page.find(place), place.size(), text);
 }
 
-// Every page has the first lines of the template.
+// Every page begins with the first lines of the template.
 bool is_page(const std::string& path) {
   const std::string_view begin = page_template().substr(0, page_template().find("<title>"));
   std::string first(begin.size(), '\0');
@@ -55,7 +55,7 @@ bool is_page(const std::string& path) {
   return file.read(first.data(), static_cast<std::streamsize>(first.size())) && first == begin;
 }
 
-// Under a name of this process's own: a run and the command may write its page at the same time.
+// Writes under a name with the process id: a run and `report` may write the page at the same time.
 void write_page(const std::string& path, const std::string& html) {
   const std::string own = path + "." + std::to_string(getpid());
   OutputFile file(own);

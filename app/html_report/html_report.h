@@ -12,7 +12,7 @@ std::string report_page(std::span<const RunReport>);
 
 // Whether a file is a page of this program, which may be replaced.
 bool is_page(const std::string& path);
-// Appears whole or not at all. Throws WriteError.
+// Writes the file completely or not at all. Throws WriteError.
 void write_page(const std::string& path, const std::string& html);
 
 }  // namespace bv

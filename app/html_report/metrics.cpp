@@ -15,7 +15,7 @@ namespace bv {
 namespace {
 
 constexpr uint64_t chunk_bytes = 1 << 20;
-constexpr size_t max_points = 2000;  // of a curve
+constexpr size_t max_points = 2000;  // per curve
 
 }  // namespace
 

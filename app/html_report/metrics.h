@@ -1,4 +1,4 @@
-// A run's metrics.jsonl, read while it grows.
+// Reads a run's metrics.jsonl while it grows.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,19 +13,19 @@ namespace bv {
 struct Point {
   double x = 0, y = 0;  // y NaN: null in the file
 };
-// At most `max` points, and a few more: the lowest, the highest and the first NaN of each stretch.
+// About `max` points: the lowest, the highest and the first NaN of each of max / 2 ranges.
 std::vector<Point> thinned(const std::vector<Point>& points, size_t max);
 
 class RunMetrics {
  public:
   explicit RunMetrics(std::string path) : path_(std::move(path)) {}
-  // The lines that have been added since the last call. One that isn't complete waits. Throws
-  // UserError where the file can't be read.
+  // Reads the lines added since the last call, except for an incomplete one. Throws UserError if
+  // the file can't be read.
   void read();
 
-  const Json& epochs() const { return epochs_; }  // their lines
+  const Json& epochs() const { return epochs_; }  // the epochs' lines
   int64_t last_step() const { return last_step_; }
-  // The numbers of the steps' lines, thinned: {"loss": [[step, value or null], ...], ...}.
+  // The figures of the steps' lines, thinned: {"loss": [[step, value or null], ...], ...}.
   Json curves() const;
 
  private:

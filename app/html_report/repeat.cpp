@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Decided by the data, or part of the command line in another form.
+// Options decided by the data, or given in another form on the command line.
 constexpr std::string_view left_out[] = {"model",       "classes",      "nproc",
                                          "local_batch", "bucket_bytes", "report"};
 
@@ -23,7 +23,7 @@ std::string value_of(const Items& items, const OptionRow& row) {
 }  // namespace
 
 std::string repeat_command(const Options& options, const ModelConfig& model, DataKind kind) {
-  // The sizes decide what else is a default.
+  // Sizes and --augment come first, since other defaults depend on them.
   Request sizes;
   for (const std::string_view name : {"image_size", "patch_size", "augment"})
     if (const Items items = items_of(options, *find_option(name)); !items.empty())

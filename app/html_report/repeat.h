@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// With the options that differ from what the model's recipe gives for this kind of data. Paths are
-// absolute. `options`: with every field resolved.
+// Has the options that differ from the model's recipe for this kind of data. Paths are absolute.
+// `options`: every field must be resolved.
 std::string repeat_command(const Options& options, const ModelConfig&, DataKind);
 
 }  // namespace bv

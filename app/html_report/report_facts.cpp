@@ -54,7 +54,7 @@ Json memory_of(const MemoryPlan& plan) {
   return parts;
 }
 
-// Within the data's folder, where the name is a path.
+// The name relative to the data's folder, if it is a path.
 std::string short_name(const Run& run, const std::string& name) {
   const std::string root = run.setup.options.data + "/";
   return name.starts_with(root) ? name.substr(root.size()) : name;
@@ -65,7 +65,7 @@ Json mistake_of(const Run& run, const Prediction& p) {
   std::string picture;
   try {
     picture = data_uri(images.image(p.index, thumbnail), thumbnail);
-  } catch (const BadImage&) {  // it went away since it was evaluated
+  } catch (const BadImage&) {  // the file was removed after the evaluation
   }
   return {short_name(run, images.name(p.index)), p.label, p.top, json_number(p.probability, 9),
           picture};

@@ -1,4 +1,4 @@
-// A run as its page shows it, read from its folder.
+// A run's data for its page, read from its folder.
 #pragma once
 #include <string>
 
@@ -7,15 +7,15 @@
 namespace bv {
 
 struct RunReport {
-  std::string folder;  // as it was named
+  std::string folder;  // as given by the user
   Json config;         // config.json
   RunMetrics metrics;
   Json facts = {};  // report.json, as report_facts.h describes it; null if the run left none
 };
 
-// Throws UserError where that is no run's folder, or one without metrics.
+// Throws UserError if the folder is not a run's or has no metrics.
 RunReport load_run(const std::string& folder);
-// Its parts. Facts: null where the run left none.
+// Parts of the report. Facts: null if the run wrote none.
 Json read_run_config(const std::string& folder);
 Json read_facts(const std::string& folder);
 

@@ -1,4 +1,4 @@
-// The checks of lint(), by what they look at. Each adds what it finds.
+// The checks of lint(), by topic. Each adds its findings.
 #pragma once
 #include "app/recipe_check/recipe_check.h"
 
@@ -14,18 +14,18 @@ void check_zero_rate(const Setup&, Findings&);  // nothing is learned
 void check_rate(const Setup&, Findings&);       // beyond the linear rule
 void check_pairs(const Setup&, Findings&);      // mixing in odd batches
 // schedule.cpp
-void check_rises(const Setup&, Findings&);  // again, after a period
-void check_end(const Setup&, Findings&);    // of the schedule, long before the run's or after it
-void check_milestones(const Setup&, Findings&);  // that are never reached
+void check_rises(const Setup&, Findings&);       // the rate rises again after a period
+void check_end(const Setup&, Findings&);         // the schedule ends long before or after the run
+void check_milestones(const Setup&, Findings&);  // milestones that are never reached
 // pictures.cpp
 bool needs_sample(const Setup&);
 void check_normalising(const Setup&, const Sample&, Findings&);
-void check_scales(const Setup&, const Sample&, Findings&);  // of training and evaluation
-void check_files(const Setup&, Findings&);                  // left out by their names
-void check_patches(const Setup&, Findings&);                // too few of an image
-void check_validation(const Setup&, Findings&);             // on too few images
+void check_scales(const Setup&, const Sample&, Findings&);  // training and evaluation scales differ
+void check_files(const Setup&, Findings&);                  // files left out by their names
+void check_patches(const Setup&, Findings&);                // too few patches per image
+void check_validation(const Setup&, Findings&);             // too few validation images
 // precision.cpp
-void check_precision(const Setup&, Findings&);  // asked for, but not in effect
+void check_precision(const Setup&, Findings&);  // requested but not in effect
 void check_policy(const Setup&, Findings&);     // windows of --amp-policy that never open
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// The images, and how the model sees them.
+// Checks of the images, and of what the model sees of them.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Channels = std::array<double, 3>;
 
-constexpr double other_images = 0.1;  // a difference of means or deviations, of values in 0-1
+constexpr double other_images = 0.1;  // difference of means or deviations of values in 0-1
 constexpr double much_larger = 2;
 constexpr int few_patches_across = 4;
 constexpr int64_t few_to_validate = 30;
@@ -32,8 +32,8 @@ double distance(const Channels& a, const Channels& b) {
   return most;
 }
 
-// True if --recipe, --config or an option sets it; numbers of the model and its weights aren't
-// questioned.
+// True if --recipe, --config or an option sets it. Values from the model and its weights aren't
+// checked.
 bool normalises_by_choice(const Setup& s) {
   const Options& o = s.options;
   const auto chosen = [&](const char* name, const auto& now, const auto& asked, const auto& own) {
@@ -46,14 +46,14 @@ bool normalises_by_choice(const Setup& s) {
 bool unscaled_in_training(const Cropping& c) { return c.train == TrainCrop::pad_if_needed; }
 bool unscaled_in_evaluation(const Cropping& c) { return c.mode == CropMode::pad; }
 
-// Factor by which an image with this shorter side is scaled.
+// The factor by which an image with this shorter side is scaled.
 double scale_in_evaluation(const Cropping& c, int size, double side) {
   return unscaled_in_evaluation(c) ? 1 : size / (c.pct * side);
 }
 double scale_in_training(const Cropping& c, int size, double side) {
   if (unscaled_in_training(c)) return 1;
   if (c.train != TrainCrop::random_resized) return scale_in_evaluation(c, size, side);
-  return size / (side * std::sqrt((c.scale[0] + c.scale[1]) / 2));  // of an average area
+  return size / (side * std::sqrt((c.scale[0] + c.scale[1]) / 2));  // a crop of average area
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void check_normalising(const Setup& s, const Sample& sample, Findings& findings)
   if (sample.pixels.images == 0 || !normalises_by_choice(s)) return;
   const Channels mean = *s.options.mean, deviation = *s.options.std;
   const ChannelStatistics &each = sample.pixels.of_each_image, &all = sample.pixels.of_all_pixels;
-  // Scripts differ in whose deviation they take.
+  // Scripts compute one or the other deviation; take the nearer one.
   const Channels& near = distance(deviation, each.deviation) < distance(deviation, all.deviation)
                              ? each.deviation
                              : all.deviation;

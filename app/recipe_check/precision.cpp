@@ -1,4 +1,4 @@
-// The precision that was asked for, and the one that the run has; --amp-policy.
+// Checks of --precision, where the run's differs from the requested one, and of --amp-policy.
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +16,7 @@ void check_precision(const Setup& s, Findings& findings) {
              "computes in " + word_of(o.precision) + ", not in " + word_of(s.requested.precision),
          .why = "the " + word_of(o.device) + " device lacks it",
          .advice = "use --precision " + word_of(o.precision) + " or another --device"});
-  // A config file has all of these options.
+  // Only the command line counts: a config file has all of these options.
   for (const char* option : {"loss_scale", "loss_scale_init", "loss_scale_growth_interval"})
     if (o.source(option) == Source::command_line && o.precision != DType::fp16)
       findings.push_back({.what = find_option(option)->flag() + " has no effect",

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t max_sampled = 256;
 
-// At most 256 images of a data set, evenly spread. Adds up their shorter sides.
+// At most 256 images of a data set, evenly spread. Sums up their shorter sides.
 class Spread final : public Dataset {
  public:
   explicit Spread(const Dataset& all) : all_(all) {}
@@ -52,7 +52,7 @@ Sample sample_images(const Setup& s, int threads) try {
 
 std::vector<Finding> lint(const Setup& s, const Sample& sample) {
   Findings findings;
-  // Built-in and synthetic images are for trying things out: few of them are intended.
+  // Built-in and synthetic images are for trials, so too few of them is no mistake.
   const bool real = s.data.kind == DataKind::photos || s.data.kind == DataKind::cifar;
   if (real) {
     check_files(s, findings);

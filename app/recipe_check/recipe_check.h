@@ -1,6 +1,6 @@
-// Warnings of runs that will hardly train well, though every option is valid: too few updates,
-// pixels normalised by other images' numbers, a rate that rises again. Each finding is a line,
-// `warning: WHAT: WHY; ADVICE`.
+// Warnings about valid options with which a run will hardly train well: too few updates, pixels
+// normalised with another data set's mean and deviation, a rate that rises again. Each finding is a
+// line, `warning: WHAT: WHY; ADVICE`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,19 +16,19 @@ struct Finding {
 };
 std::string line_of(const Finding&);
 
-// Some of the training images, as their files have them.
+// A sample of the training images, before augmentation.
 struct Sample {
   PixelStatistics pixels;
-  double side = 0;  // the shorter one, on average
+  double side = 0;  // mean of the shorter sides
 };
 // At most 256, evenly spread; pixels.images is 0 if no check needs them or one can't be decoded.
 Sample sample_images(const Setup&, int threads);
 
-// Everything that the checks find; depends on its arguments alone.
+// The findings of all checks; a pure function of its arguments.
 std::vector<Finding> lint(const Setup&, const Sample&);
 
-// The findings of a new run's rank 0 become setup.findings. Throws UserError where --strict asks
-// for it, after printing them.
+// For a new run, on rank 0: puts the findings into setup.findings. With --strict, prints them and
+// throws UserError if there are any.
 void say_findings(Setup&, int threads);
 
 }  // namespace bv

@@ -1,4 +1,4 @@
-// The learning rate over the run.
+// Checks of the learning rate's schedule.
 #include "engine/training/schedule.h"
 
 #include "app/recipe_check/checks.h"
@@ -8,12 +8,12 @@ namespace bv {
 
 namespace {
 
-constexpr double long_tail = 0.25;  // of the run
-constexpr double low = 0.02;        // of the peak
+constexpr double long_tail = 0.25;  // fraction of the run
+constexpr double low = 0.02;        // fraction of the peak
 
 std::string number(double x) { return format_number(x, 6); }
 
-// Epoch in which the curve ends or --lr-after cuts it off.
+// The epoch in which the curve ends or --lr-after cuts it off.
 double end_of_curve(const Options& o) { return o.lr_after ? double(o.lr_after->epoch) : o.epochs; }
 
 }  // namespace

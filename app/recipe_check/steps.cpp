@@ -1,4 +1,4 @@
-// How many updates there are, of how many images, at which rate.
+// Checks of the number of updates, their size and their learning rate.
 #include <algorithm>
 #include <cmath>
 
@@ -84,7 +84,7 @@ void check_zero_rate(const Setup& s, Findings& findings) {
        .advice = "use --lr " + number(resolve_options({}, s.model, s.data.kind).lr)});
 }
 
-// Compared with the model's own recipe for such data. SGD's rates can't be compared with those of
+// Compares with the model's own recipe for such data. SGD's rates can't be compared with those of
 // Adam, which scales each step by the gradients' size.
 void check_rate(const Setup& s, Findings& findings) {
   const Options& o = s.options;

@@ -15,24 +15,24 @@ struct Scalar {
   double value;
 };
 
-struct HParam {  // shown as a number where it is one
+struct HParam {  // shown as a number if it is one
   std::string name, value;
 };
 
 class EventFile {
  public:
-  // A new file, under the name that TensorBoard's own writer gives it, after those that are in the
-  // folder. What they have from `first_step` on is not shown any more. Throws RunError.
+  // Creates a file named as by TensorBoard's own writer, to be read after those in the folder.
+  // Their entries from `first_step` on are no longer shown. Throws RunError.
   EventFile(const std::string& folder, int64_t first_step);
 
-  // Kept until flush().
+  // The following are kept in memory until flush().
   void scalars(int64_t step, std::span<const Scalar>);
   void text(int64_t step, std::string_view tag, std::string_view markdown);
   // The run's options, for the HPARAMS tab.
   void parameters(std::string_view run, std::span<const HParam>);
   void image(int64_t step, std::string_view tag, std::span<const std::byte> png, int height,
              int width);
-  // Throws RunError; then the file ends with what was written before, and nothing is kept.
+  // Throws RunError; then the file ends after the last flush, and what was kept is dropped.
   void flush();
 
  private:

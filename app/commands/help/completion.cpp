@@ -1,4 +1,4 @@
-// completion SHELL: prints the script. What the shells share, and bash's.
+// completion SHELL: prints the script. This file has the part shared by all shells, and bash's.
 #include "app/commands/help/completion.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::string in_bash(const Offer& offer) {
   return "words=";
 }
 
-// The words that come next where no option's value does.
+// The words to offer next, unless an option's value is expected.
 std::string next_words(const Command& command) {
   for (const OptionRow* row : command.rows())
     if (row->positional) return in_bash(offer_of(*row));
@@ -72,8 +72,8 @@ std::string flags_of(const Command& command) {
   return flags;
 }
 
-// The branches of `case "$command $before"` for the options that take a value, one for each thing
-// to offer. The first that matches holds: a command's own options come before those of training.
+// The branches of `case "$command $before"` for options with a value, one for each kind of offer.
+// The first match counts: a command's own options come before those of training.
 std::string value_branches() {
   std::string own;
   for (const Command& command : commands())
@@ -93,7 +93,7 @@ std::string value_branches() {
   return own;
 }
 
-// "'data split'", or "'train '*": what $1 and $2 look like.
+// The pattern for a command's words in $1 and $2: "'data split'" or "'train '*".
 std::string pattern_of(const Command& command) {
   const bool one_word = command.name.find(' ') == command.name.npos;
   return "'" + std::string(command.name) + (one_word ? " '*" : "'");
@@ -105,7 +105,7 @@ std::string words_of(const std::vector<FirstWord>& list) {
   return text;
 }
 
-// The words that a line may begin with, and what follows the first of a command of two.
+// The words that can begin a line, and the second words of two-word commands.
 std::string beginnings() {
   std::string text =
       "  if ((COMP_CWORD == 1)); then words='" + words_of(first_words()) + "' paths=; fi\n";
@@ -151,7 +151,7 @@ Offer offer_of(const OptionRow& row) {
     for (const FirstWord& first : first_words()) offer.words.push_back(first.word);
     return offer;
   }
-  Offer named{Offer::Kind::words};  // of "uniform|balanced|cost|A,B,.."
+  Offer named{Offer::Kind::words};  // the words in "uniform|balanced|cost|A,B,.."
   for (const std::string& word : split(metavar, '|'))
     if (std::ranges::none_of(word, [](char c) { return (c >= 'A' && c <= 'Z') || c == '.'; }))
       named.words.push_back(word);

@@ -1,4 +1,4 @@
-// Completion scripts for shells, written from the tables of commands and their options.
+// Completion scripts for shells, generated from the tables of commands and options.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ std::string bash_completion();
 std::string zsh_completion();
 std::string fish_completion();
 
-// The completions of an option's value, or of a word by position.
+// The completions of an option's value or a positional word.
 struct Offer {
   enum class Kind : uint8_t { nothing, words, folders, files };
   Kind kind = Kind::nothing;
@@ -19,16 +19,16 @@ struct Offer {
 };
 Offer offer_of(const OptionRow&);
 
-// The first part of a row's help: shells show it beside the option.
+// The first part of a row's help; shells show it next to the option.
 std::string short_help(const OptionRow&);
 
-// A model, or the first word of commands, with its description; `data` is one of them.
+// A word that can begin a line, with its description: a model, or the first word of a command.
 struct FirstWord {
   std::string word, help;
 };
 std::vector<FirstWord> first_words();
 
-// The commands of two words: by their first.
+// The two-word commands with the same first word.
 struct Family {
   std::string first;
   std::vector<FirstWord> seconds;

@@ -1,4 +1,4 @@
-// The completion script for fish: a line for each option, with the commands that take it.
+// The completion script for fish: a line per option, with the commands that take it.
 #include <algorithm>
 #include <utility>
 
@@ -85,7 +85,7 @@ std::string line_of(const OptionRow& row, const std::string& takers) {
               short_help(row));
 }
 
-// " train 'data split'": the commands that `takes` says yes to.
+// The names of the commands for which `takes` is true: " train 'data split'".
 template <class Takes>
 std::string takers_of(const Takes& takes) {
   std::string text;

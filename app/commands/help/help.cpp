@@ -1,4 +1,4 @@
-// help [COMMAND]: what there is, or the help of one; help --man: the manual page.
+// help [COMMAND]: lists models and commands, or shows one command's help; help --man: manual page.
 #include "engine/options/help.h"
 
 #include <cstdio>

@@ -28,7 +28,7 @@ constexpr std::pair<std::string_view, std::string_view> variables[] = {
     {"OMP_NUM_THREADS", "threads of a process"},
     {"COLUMNS", "columns of help if standard output is not a terminal"}};
 
-// A backslash, and a minus that may be pasted, have names in roff.
+// Escapes a backslash, and a minus that users may copy, for roff.
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text)
@@ -41,7 +41,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// A line of text: a . or ' that begins it is no request.
+// A line of text; a leading . or ' is escaped, or roff would read it as a request.
 std::string line(std::string_view text) {
   return (text.starts_with('.') || text.starts_with('\'') ? "\\&" : "") + escaped(text) + "\n";
 }
@@ -104,7 +104,7 @@ std::string manual_page(std::span<const Command> all) {
   text += ".SH ENVIRONMENT\n";
   for (const auto& [name, meaning] : variables) text += entry(name, meaning);
   text += ".SH EXAMPLES\n";
-  std::string between;  // a heading begins a paragraph itself
+  std::string between;  // empty after a heading, which begins a paragraph itself
   for (const Example& example : examples()) {
     text += between + line(std::string(example.what) + ":") + ".PP\n.nf\n.RS\n" +
             line(example.command) + ".RE\n.fi\n";

@@ -1,4 +1,4 @@
-// The manual page, written from the tables of commands and options.
+// The manual page, generated from the tables of commands and options.
 #pragma once
 #include <span>
 #include <string>

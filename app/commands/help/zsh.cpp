@@ -1,4 +1,4 @@
-// The completion script for zsh: a list of _arguments' specifications for each command.
+// The completion script for zsh: specifications for _arguments, by command.
 #include "app/commands/help/completion.h"
 #include "base/text.h"
 #include "engine/options/help.h"
@@ -17,7 +17,7 @@ _barevision() {
   local command=train count=0
 )";
 
-// _arguments sees the program and what follows the command's words.
+// Shows _arguments only the program and the words after the command's name.
 constexpr std::string_view end = R"(  words=("$words[1]" "${(@)words[2 + count, -1]}")
   (( CURRENT -= count ))
   _arguments -s -S : "$specs[@]"
@@ -54,7 +54,7 @@ std::string action(const OptionRow& row) {
   return " ";
 }
 
-// --name=: the value is the next word, or follows the =. Lines of the array `specs`.
+// A line of the array `specs`. --name=: the value follows the = or is the next word.
 std::string spec(const OptionRow& row) {
   const std::string value =
       ":" + escaped(row.metavar.empty() ? row.name : row.metavar, ":") + ":" + action(row);
@@ -83,7 +83,7 @@ std::string array(const std::vector<FirstWord>& list) {
 
 bool is_of_training(const OptionRow& row) { return find_option(row.name) == &row; }
 
-// Commands that train take the same long list.
+// Commands that train share one long list.
 std::string specs_of(const Command& command) {
   std::string lines = "  specs=(\n" + common_specs(command);
   for (const OptionRow* row : command.rows())

@@ -1,4 +1,4 @@
-// data index DIR: what --data and DALI want beside other programs' TFRecords.
+// data index DIR: writes the index files that --data and DALI need for other programs' TFRecords.
 #include <cstdio>
 #include <filesystem>
 

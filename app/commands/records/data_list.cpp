@@ -1,4 +1,4 @@
-// data list DIR LIST: the pictures of class folders, or the objects of COCO's photos, as a text.
+// data list DIR LIST: lists the pictures of class folders, or the objects of COCO's photos.
 #include <cstdio>
 #include <filesystem>
 

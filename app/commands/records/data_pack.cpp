@@ -1,4 +1,4 @@
-// data pack LIST OUT: pictures as TFRecords, for this program, TensorFlow and DALI.
+// data pack LIST OUT: packs pictures into TFRecords for this program, TensorFlow and DALI.
 #include <chrono>
 #include <cstdio>
 

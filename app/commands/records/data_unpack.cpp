@@ -1,4 +1,4 @@
-// data unpack PATH DIR: records, or CIFAR-10's files, as class folders.
+// data unpack PATH DIR: turns records, or CIFAR-10's files, into class folders.
 #include <cstdio>
 
 #include "app/commands/commands.h"
