@@ -64,7 +64,7 @@ space := $(empty) $(empty)
 include mk/packages.mk
 
 # ---- Flags --------------------------------------------------------------------------------------
-# x86-64-v3 (AVX2, FMA, F16C) everywhere; the CPU kernels a second time for AVX-512, chosen at run time.
+# All code is compiled for x86-64-v3 (AVX2, FMA, F16C); the CPU kernels also for AVX-512, chosen at run time.
 WARN := -Wall -Wextra -Wshadow -Wno-missing-field-initializers
 OPT ?= -O2
 CPPFLAGS := -I. -MMD -MP
@@ -78,7 +78,7 @@ avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 image_libraries := $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(WEBP)),-lwebpdemux -lwebp) $(if $(filter 1,$(TIFF)),-ltiff)
-# Newer versions want libraries of their own, which pkg-config knows.
+# Newer versions need further libraries, which pkg-config lists.
 protobuf := $(if $(filter 1,$(TENSORBOARD) $(RECORDS)),$(or $(shell pkg-config --libs protobuf-lite 2>/dev/null),-lprotobuf-lite))
 LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) $(protobuf) -lgomp -pthread
 

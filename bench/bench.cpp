@@ -68,8 +68,9 @@ void Bench::print_head() const {
               "%copy", "GFLOP/s", "%prod", "%bound", "calls", "ms/step");
 }
 
-// %bound: of the time that the ceilings alone would take, both for itself. The ceiling of copying
-// is that of memory: what is faster has its tensors in the cache.
+// %bound: the time that the ceilings alone would take, relative to the measured time, both per
+// operation. The copy ceiling is that of memory: an operation above it has its tensors in the
+// cache.
 void Bench::report(const Result& r) {
   const Shares share = shares(r, ceilings_);
   const auto percent = [](double of_one) {

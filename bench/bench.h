@@ -1,4 +1,4 @@
-// A table of operations: of each its time, and what share of the device's ceilings that is.
+// A table of operations: the time of each, and its share of the device's ceilings.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,11 +14,11 @@ struct Options {
   KernelSet kernels = KernelSet::fast;
   std::string model;  // none: all
   std::string filter;
-  std::string json;       // a file, or none
-  int batch = 0;          // 0: the device's usual one
+  std::string json;       // file to write; empty: none
+  int batch = 0;          // 0: the device's default
   int image_size = 0;     // 0: the model's
-  double seconds = 0.15;  // for each operation
-  bool describe = false;  // the device, in a line, and no more
+  double seconds = 0.15;  // per operation
+  bool describe = false;  // only print a line that describes the device
 };
 
 struct Result {
@@ -30,12 +30,12 @@ struct Result {
 
 class Bench {
  public:
-  Bench(BenchDevice&, const Ceilings&, double seconds);  // for each operation
+  Bench(BenchDevice&, const Ceilings&, double seconds);  // seconds: per operation
   ~Bench() { release(); }
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // If the device has a cache to get past, the operation runs on several sets of tensors in turn.
+  // If the device has a cache, the operation alternates between sets of tensors to get past it.
   void measure(const RecordedOperation&);
 
   void print_head() const;

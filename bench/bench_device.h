@@ -1,4 +1,4 @@
-// A device as the bench sees it: memory, kernels, measured ceilings, and the time of a run.
+// A device as the bench sees it: memory, kernels, measured ceilings, and the timing of runs.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,36 +13,36 @@ struct Timing {
   int runs;
 };
 
-// The ceilings of a roofline, measured.
+// The measured ceilings of a roofline.
 struct Ceilings {
   double copy_bytes_per_second;  // read and written together
   double product_flops_per_second;
-  std::string product;  // the product that reached it
+  std::string product;  // the product that reached this rate
 };
 
 class BenchDevice {
  public:
   virtual ~BenchDevice() = default;
   virtual std::string describe() const = 0;
-  // Lines, each ended: which way operations that have several are computed here, and why.
+  // Lines that name the chosen algorithm of each operation that has several, and the reason.
   virtual std::string choices() const { return ""; }
   virtual bool supports(DType) const = 0;
   virtual int usual_batch() const = 0;
   virtual Kernels& kernels() = 0;
-  // Bytes of other data that runs must move before a run finds its own data evicted from the cache;
-  // 0: runs may find it in the cache.
+  // Bytes of other data that runs must touch before a run's own data is evicted from the cache; 0:
+  // runs may find their data in the cache.
   virtual size_t cache_bytes() const = 0;
 
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void*) = 0;
-  virtual void upload(void* device, const void* host, size_t bytes) = 0;  // done when it returns
+  virtual void upload(void* device, const void* host, size_t bytes) = 0;  // synchronous
 
   virtual Ceilings ceilings(DType) = 0;
   // Calls run(0), run(1) ... for `seconds`.
   virtual Timing measure(double seconds, const std::function<void(int)>& run) = 0;
 };
 
-// The CPU, with all of OpenMP's threads.
+// The CPU, with all OpenMP threads.
 std::unique_ptr<BenchDevice> make_cpu_bench_device();
 
 }  // namespace bv::bench

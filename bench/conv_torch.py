@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Our convolutions beside PyTorch's, which are cuDNN's on a GPU and oneDNN's on a CPU: shape by shape, and the
+"""Compares our convolutions with PyTorch's (cuDNN's on a GPU, oneDNN's on a CPU): each shape, and the
 geometric mean.
 
   build/bench --device cuda --dtype fp16 --model resnet50 --filter conv --json OURS.json
   build/peers/bin/python bench/conv_torch.py OURS.json --device cuda --dtype fp16 [--json OUT.json]
 
-To the library's advantage: cuDNN tries its algorithms and takes the fastest; it computes the convolution
-alone, while ours also takes the batch norm's moments (forward), adds the shortcut's gradient (dinp +add)
-and writes a weight's gradient in fp32. fp32 is IEEE's on both sides, without TF32.
+The comparison favours the library: cuDNN tries its algorithms and takes the fastest; it computes only the
+convolution, while ours also computes the batch norm's statistics (forward), adds the shortcut's gradient
+(dinp +add) and writes a weight's gradient in fp32. fp32 is IEEE's on both sides, without TF32.
 """
 
 import argparse
@@ -38,13 +38,13 @@ def parse_options():
 def sizes_of(operation):
     """(kind, N, H, W, C, K, R, S, stride, groups) of a line of ours, or None if it is not a convolution."""
     kind = KINDS.get(operation["operation"].split()[0])
-    sizes = dict(re.findall(r"([a-zA-Z]+)(\d+)", operation["shape"]))  # those that aren't 1
+    sizes = dict(re.findall(r"([a-zA-Z]+)(\d+)", operation["shape"]))  # sizes of 1 are left out
     names = ("N", "H", "W", "C", "K", "R", "S", "stride", "groups")
     return kind and (kind, *(int(sizes.get(name, 1)) for name in names))
 
 
 def library_operation(sizes, device, dtype):
-    """A function that runs the library's on tensors of its own, and the bytes of these."""
+    """A function that runs the library's operation on its own tensors, and their size in bytes."""
     kind, n, h, w, c, k, r, s, stride, groups = sizes
 
     def tensor(*shape):
@@ -70,7 +70,7 @@ def library_operation(sizes, device, dtype):
 
 
 def seconds_of(runs, device, enough):
-    """Median time of a run, the sets of tensors in turn; on a GPU by events around ten runs."""
+    """Median time of a run, cycling through the sets of tensors; on a GPU, from events around ten runs."""
     for run in runs:
         run()  # chooses its algorithm
     times, at, spent = [], 0, 0.0
@@ -94,7 +94,7 @@ def seconds_of(runs, device, enough):
 
 
 def measure(sizes, device, dtype, enough):
-    # So many tensors that none is found in the cache, as build/bench does it.
+    # Uses enough tensors that none is found in the cache, like build/bench.
     cache = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
     runs, total = [], 0
     while not runs or (total < 3 * cache and len(runs) < 64):
@@ -130,7 +130,7 @@ def main():
     for sizes, o in ours:
         if sizes is None:
             continue
-        if sizes not in measured:  # with and without +add it is the same
+        if sizes not in measured:  # the same with and without +add
             measured[sizes] = 1e6 * measure(sizes, options.device, DTYPES[options.dtype], options.seconds)
         library = measured[sizes]
         rows.append({k: o[k] for k in ("operation", "shape", "per_step", "us", "flops")} | {"library_us": library})

@@ -55,7 +55,7 @@ class CpuBenchDevice final : public BenchDevice {
     return c;
   }
 
-  // The median of at least five runs, after two to warm up.
+  // Median of at least five runs, after two warm-up runs.
   Timing measure(double seconds, const std::function<void(int)>& run) override {
     int runs = 0;
     while (runs < 2) run(runs++);
@@ -74,15 +74,15 @@ class CpuBenchDevice final : public BenchDevice {
 
  private:
   double copy_rate() {
-    constexpr size_t bytes = size_t{256} << 20;  // beyond every cache
+    constexpr size_t bytes = size_t{256} << 20;  // larger than any cache
     const DeviceMemory from(*backend_, bytes), to(*backend_, bytes);
     copy_in_parallel(from.data(), to.data(), bytes);  // touches all pages
     const Timing t = measure(0.5, [&](int) { copy_in_parallel(to.data(), from.data(), bytes); });
     return 2.0 * double(bytes) / t.median;
   }
 
-  // n x n matrices: oneDNN's plain product, or our linear layer, which uses its primitives. Either
-  // may be faster.
+  // Multiplies n x n matrices: by oneDNN's plain product, or by our linear layer, which uses its
+  // primitives. Either may be faster.
   double product_rate(int n, bool plain) {
     const size_t count = size_t(n) * size_t(n);
     const DeviceMemory a(*backend_, 4 * count), b(*backend_, 4 * count), c(*backend_, 4 * count);

@@ -1,5 +1,5 @@
-// The GPU in the bench, CUDA only. Times come from events around a batch of launches, so that they
-// include neither launch latency nor the host's clock.
+// The GPU in the bench, CUDA only. Times come from events around a batch of launches, so they
+// include neither launch latency nor host time.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
@@ -113,7 +113,7 @@ class GpuBenchDevice final : public bench::BenchDevice {
   int arch() const { return 10 * properties_.major + properties_.minor; }
 
   double copy_rate() {
-    constexpr size_t bytes = size_t{1} << 30;  // beyond every cache
+    constexpr size_t bytes = size_t{1} << 30;  // larger than any cache
     const Memory from(bytes), to(bytes);
     check(cudaMemset(from.data, 0x3C, bytes), "cudaMemset");
     const bench::Timing t = measure(0.2, [&](int) {
@@ -123,7 +123,7 @@ class GpuBenchDevice final : public bench::BenchDevice {
     return 2.0 * double(bytes) / t.median;
   }
 
-  // c = a b^T of random numbers: products of zeros are faster.
+  // c = a b^T with random numbers, since products of zeros are faster.
   double product_rate(int n, DType dtype) {
     Matmul matmul;
     const Product product{.M = n,
@@ -139,7 +139,7 @@ class GpuBenchDevice final : public bench::BenchDevice {
     std::vector<uint16_t> words(bytes / 2);
     uint32_t state = 1;
     for (const Memory* m : {&a, &b}) {
-      for (uint16_t& w : words) {  // of either sign, normal, between 2^-7 and 2 in every dtype
+      for (uint16_t& w : words) {  // either sign, normal, between 2^-7 and 2 in every dtype
         state = state * 1664525u + 1013904223u;
         w = uint16_t((state >> 16 & 0x83FF) | 0x3C00);
       }

@@ -1,4 +1,4 @@
-// make bench: the time of every operation that a training step of a model runs, next to what
+// make bench: the time of every operation in a model's training step, next to the rates that
 // copying memory and multiplying matrices reach on the same device.
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ bool has_word(const std::string& name, const std::string& word) {
   return word.empty() || !std::ranges::search(name, word, same_letter).empty();
 }
 
-// A model with the operations to measure.
+// A model and the operations to measure.
 struct ModelRun {
   std::string model;
   int size, batch;
@@ -96,7 +96,7 @@ void bench_all(const Options& options) {
     throw UserError("--filter " + printable(options.filter) + ": no operation of " +
                     (options.model.empty() ? "the models" : options.model) + " has " +
                     printable(options.filter) + " in its name");
-  double load = 0;  // other work on the machine spoils every figure
+  double load = 0;  // other work on the machine spoils the figures
   if (getloadavg(&load, 1) != 1) load = 0;
   const Ceilings ceilings = device->ceilings(dtype);
   std::printf("device: %s; load average at start %.1f\n", device->describe().c_str(), load);
@@ -126,7 +126,7 @@ constexpr const char* usage =
     "operations, would take; %bound: the larger; 'cache': faster than memory, so it is in the "
     "cache\n";
 
-// The text that --help or --version asks for; else empty.
+// The text for --help or --version; else empty.
 std::string text_asked_for(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (!std::strcmp(argv[i], "--help") || !std::strcmp(argv[i], "-h")) return usage;
@@ -184,7 +184,7 @@ Options parse(const std::vector<std::string>& words) {
       require_one_of(name, value, {"auto", "plain"});
       options.kernels = value == "plain" ? KernelSet::plain : KernelSet::fast;
     } else if (name == "--model") {
-      load_model_config(value);  // or throws
+      load_model_config(value);  // throws if the model is unknown
       options.model = value;
     } else if (name == "--filter") {
       options.filter = value;
@@ -211,8 +211,8 @@ Options parse(const std::vector<std::string>& words) {
 }  // namespace bv::bench
 
 int main(int argc, char** argv) {
-  // Threads wait asleep, as the launcher's do: beside busy neighbours, spinning ones take many
-  // times as long. OpenMP reads this before main.
+  // Threads sleep while they wait, as the launcher's do: next to a busy process, spinning threads
+  // take many times as long. OpenMP reads this before main.
   if (!std::getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
     execv("/proc/self/exe", argv);
   bv::hold_stop_signals();

@@ -1,5 +1,5 @@
-"""The peers of bench/loading: each prints one JSON object of images per second. And `enlarge`,
-which makes photos."""
+"""The libraries that bench/loading compares: each prints one JSON object of images per second. Also
+`enlarge`, which makes larger photos."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ import time
 from PIL import Image
 
 NAMES = (".jpg", ".jpeg", ".png")
-AREA, ASPECT = (0.08, 1), (3 / 4, 4 / 3)  # RandomResizedCrop's
+AREA, ASPECT = (0.08, 1), (3 / 4, 4 / 3)  # of RandomResizedCrop
 
 
 def rate(seconds, work, images_per_call=1):

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUSY = 0.5  # load average from which a run is warned of other work
+BUSY = 0.5  # load average above which a run warns of other work
 
 
 def fail(line, code=2):
@@ -19,7 +19,7 @@ def fail(line, code=2):
 
 
 def warn_if_busy():
-    """Returns the load average."""
+    """Warns if the machine is busy. Returns the load average."""
     load = os.getloadavg()[0]
     if load > BUSY:
         print(f"this machine is busy (load average {load:.1f}): timings will be too high", file=sys.stderr)
@@ -36,7 +36,7 @@ def run(command, what, **more):
 
 
 def train(arguments, what, **environment):
-    """Runs the launcher in a folder of its own. Returns what it printed and the lines of metrics.jsonl."""
+    """Runs the launcher in its own folder. Returns its output and the lines of metrics.jsonl."""
     if not (ROOT / "build/launcher").exists():
         fail("build/launcher is missing; run: make")
     with tempfile.TemporaryDirectory(prefix="barevision-bench-") as folder:
@@ -46,7 +46,7 @@ def train(arguments, what, **environment):
 
 
 def pack(folder, place, *how):
-    """Records of a folder of images, in place/records. Returns what data pack printed."""
+    """Packs a folder of images into records, in place/records. Returns data pack's output."""
     data = lambda *words: run([str(ROOT / "launcher"), "data", *words], "data " + words[0])
     data("list", folder, f"{place}/list")
     return data("pack", f"{place}/list", f"{place}/records", "--name", "images", *how).strip().replace(place + "/", "")

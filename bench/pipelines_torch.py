@@ -1,8 +1,8 @@
 """PyTorch's side of bench/pipelines: a timm ViT cut into stages, trained by torch.distributed.pipelining's
-1F1B with gloo between the processes, a stage each; prints one JSON line.
+1F1B schedule with gloo between the processes, one stage each; prints one JSON line.
 
-To PyTorch's advantage: images lie normalised in memory, and of the fused and the foreach optimizer the one that is
-faster here is taken.
+The comparison favours PyTorch: images are in memory already normalised, and the faster of the fused and the
+foreach optimizer is used.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from versus_torch import TIMM_NAMES, faster_optimizer
 
 
 class Part(torch.nn.Module):
-    """Blocks [begin, end) of a ViT, with what comes before the first and after the last."""
+    """Blocks [begin, end) of a ViT; the first stage also has the layers before them, the last those after."""
 
     def __init__(self, vit, begin, end):
         super().__init__()
@@ -51,7 +51,7 @@ def work(rank, args):
     cuts = [depth * i // args.pipeline for i in range(args.pipeline + 1)]
     part = Part(vit, cuts[rank], cuts[rank + 1])
     del vit
-    stage = PipelineStage(part, rank, args.pipeline, torch.device("cpu"))  # asks for the shapes once
+    stage = PipelineStage(part, rank, args.pipeline, torch.device("cpu"))  # infers the shapes once
     schedule = Schedule1F1B(stage, args.micro_batches, loss_fn=F.cross_entropy)
     images = torch.randn(args.batch, 3, args.image_size, args.image_size)
     labels = torch.randint(args.classes, (args.batch,))

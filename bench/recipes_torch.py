@@ -1,9 +1,9 @@
 """PyTorch's side of bench/recipes: trains with the options of a finished run of ours, on the same images in
-the same split; prints one JSON line of losses and accuracies by epoch. With --weights and --seen it takes the
-first updates alone, from these weights, on the images of a folder that preview wrote; prints their losses.
+the same split; prints one JSON line of losses and accuracies by epoch. With --weights and --seen it computes
+only the first updates, from these weights, on the images of a folder written by preview; prints their losses.
 
-Pictures go through PIL as the published set-ups' do; pairs are mixed by timm's Mixup, whose partners are the
-first and the last of a batch.
+Pictures are processed with PIL, as in the published set-ups; timm's Mixup mixes the first image of a batch
+with the last, and so on.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def cifar(folder):
 
 
 def photos(folder, run):
-    """Train and val as our run has split them: its val.txt names what is held out."""
+    """Train and val as our run split them: its val.txt lists the images held out."""
     held_out = {os.path.abspath(line) for line in (run / "val.txt").read_text().splitlines()}
     classes = sorted(p.name for p in folder.iterdir() if p.is_dir())
     train, val = [], []
@@ -53,7 +53,7 @@ def photos(folder, run):
 
 # ---- the input of the model ------------------------------------------------------------------------------
 def resized(image, size, o):
-    """As for evaluation."""
+    """Resized as for evaluation."""
     grown = math.floor(size / o["crop_pct"])
     if o["crop_mode"] == "squash":
         image = image.resize((grown, grown), Image.BILINEAR)
@@ -64,7 +64,7 @@ def resized(image, size, o):
 
 
 def dali_operations(size):
-    """RandAugment's 16 operations at magnitude 10, geometry in pixels of 224."""
+    """RandAugment's 16 operations at magnitude 10; shifts in pixels at 224."""
     sign = lambda: random.choice((-1, 1))
     affine = lambda *a: (lambda image: image.transform(image.size, Image.AFFINE, a, Image.NEAREST, fillcolor=GREY))
     enhance = lambda kind: (lambda image: kind(image).enhance(1 + 0.9 * sign()))
@@ -216,7 +216,7 @@ def train_epochs(o, run):
 
 
 def take_steps(o, weights, seen):
-    """seen: preview's folder; its targets are probabilities, mixed and smoothed."""
+    """seen: preview's folder; its targets are probabilities, after mixing and smoothing."""
     for key in DROP_RATES:
         if o[key]:
             raise SystemExit(f"dropout draws other numbers here; after -- give --{key.replace('_', '-')} 0")

@@ -1,4 +1,4 @@
-// The operations of a model's training step, by its command line.
+// The operations of a model's training step, given its command line.
 #pragma once
 #include <string>
 #include <vector>

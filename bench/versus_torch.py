@@ -1,9 +1,9 @@
 """PyTorch's side of bench/versus: training steps of timm's or torchvision's model on random images; prints
 one JSON line.
 
-To PyTorch's advantage: images lie normalised in the device's memory, of the fused and the foreach optimizer
-the one that is faster here is taken, cuDNN tries its algorithms, and on a GPU the host waits for the device
-once, at the end. fp32 is IEEE's on both sides, without TF32.
+The comparison favours PyTorch: images are in the device's memory already normalised, the faster of the fused and
+the foreach optimizer is used, cuDNN tries its algorithms, and on a GPU the host waits for the device only once, at
+the end. fp32 is IEEE's on both sides, without TF32.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def make_optimizer(model, args, **kind):
 
 
 def faster_optimizer(model, args, wait):
-    """Gradients must be there."""
+    """Fails if gradients are missing."""
     best = None
     for kind in ("fused", "foreach"):
         optimizer = make_optimizer(model, args, **{kind: True})
@@ -118,7 +118,7 @@ def main():
         seconds.append(time.perf_counter() - begin)
     begin = time.perf_counter()
     wait()
-    seconds[-1] += time.perf_counter() - begin  # the time by which the host was ahead
+    seconds[-1] += time.perf_counter() - begin  # the host was ahead by this time
     measured = seconds[args.warmup :]
     result = {
         "images_per_second": args.batch * len(measured) / sum(measured),

@@ -1,5 +1,5 @@
-"""The commands of a check, one at a time. Each has a process group of its own, of which nothing
-stays: it ends in time, on a signal to the check, and with a check that is killed."""
+"""The commands of a check, one at a time. Each is in its own process group and never outlives the
+check: it ends at its time limit, on a signal to the check, and when the check is killed."""
 
 import ctypes
 import os
@@ -7,15 +7,15 @@ import signal
 import subprocess
 import time
 
-HALF_AN_HOUR = 1800  # of one command, at most
-GRACE = 5  # seconds that a command has to end when it is asked to
+HALF_AN_HOUR = 1800  # time limit of one command
+GRACE = 5  # seconds between SIGTERM and SIGKILL
 TIMED_OUT = (124, 137)  # exit codes of timeout
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
 
 def follow(parent):
-    """For a new process: a group of its own, and SIGTERM when the process `parent` dies."""
+    """Prepares a new process: its own group, and SIGTERM when the process `parent` dies."""
 
     def prepare():
         os.setpgid(0, 0)
@@ -28,14 +28,14 @@ def follow(parent):
 
 class Commands:
     def __init__(self, seconds):
-        """`seconds`: of the whole check, or None."""
+        """`seconds`: time limit of the whole check, or None."""
         self.begin = time.monotonic()
         self.seconds = seconds
         self.running = None
-        self.exit_code = 0  # that a signal has asked for
-        self.cut = ""  # why a command was not let finish
+        self.exit_code = 0  # requested by a signal
+        self.cut = ""  # why a command was stopped early
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+            if signal.getsignal(number) != signal.SIG_IGN:  # ignored under nohup
                 signal.signal(number, self.interrupt)
 
     def interrupt(self, number, _):
@@ -59,12 +59,12 @@ class Commands:
         return self.seconds - (time.monotonic() - self.begin)
 
     def over(self):
-        """Whether nothing more may begin."""
+        """Whether no further command may begin."""
         return bool(self.exit_code) or self.seconds_left() <= 0
 
     def run(self, words, out, err=subprocess.STDOUT, environment=None):
-        """The exit code of a command that writes to the files `out` and `err`; sets `cut` if it
-        was cut short."""
+        """The exit code of a command that writes to the files `out` and `err`; sets `cut` if the
+        command was stopped early."""
         if self.exit_code:
             self.cut = "interrupted"
             return self.exit_code

@@ -1,19 +1,19 @@
-"""Findings in the log of a GoogleTest program, perhaps run under compute-sanitizer."""
+"""Extracts findings from the log of a GoogleTest program, possibly run under compute-sanitizer."""
 
 import re
 
-MOST_TESTS, MOST_LINES, MOST_COLUMNS = 40, 8, 300  # that a report shows
+MOST_TESTS, MOST_LINES, MOST_COLUMNS = 40, 8, 300  # limits of a report
 SANITIZER = "========="
 
 
 def shortened(lines, most=MOST_LINES):
-    """The first of them, and how many there are more."""
+    """The first lines, and the number of lines left out."""
     shown = [line[:MOST_COLUMNS] for line in lines[:most]]
     return shown + ([f"... {len(lines) - most} more lines"] if len(lines) > most else [])
 
 
 def counts(log):
-    """(passed, failed, skipped) tests of its summary, or None where it ended without one."""
+    """(passed, failed, skipped) tests in the summary, or None if the program ended without one."""
     if not re.search(r"^\[  PASSED +\]", log, re.M):
         return None
     words = ("PASSED", "FAILED", "SKIPPED")
@@ -22,13 +22,13 @@ def counts(log):
 
 
 def counts_so_far(log):
-    """The same of a program that didn't come to its summary."""
+    """The same counts for a program that ended before its summary."""
     begins = ("OK", "FAILED", "SKIPPED")
     return tuple(len(re.findall(rf"^\[ +{word} +\]", log, re.M)) for word in begins)
 
 
 def failed_tests(log, ended="ended in it"):
-    """[{"test": name, "lines": its own lines}], the test in which the program ended among them."""
+    """[{"test": name, "lines": its own lines}], including the test in which the program ended."""
     found, name, lines = [], None, []
 
     def add(more=()):
@@ -51,7 +51,7 @@ def failed_tests(log, ended="ended in it"):
 
 
 def last_lines(log):
-    """The last lines of a program that failed although none of its tests did."""
+    """The last lines of a program that failed although all its tests passed."""
     lines = log.splitlines()
     told = [line for line in lines if line.strip() and not re.match(r"\[[ =-]|\$ ", line)]
     return [line[:MOST_COLUMNS] for line in told[-MOST_LINES:]]

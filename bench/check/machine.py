@@ -1,4 +1,4 @@
-"""The machine that a check runs on, and what the programs of a build can do there."""
+"""The machine on which a check runs, and the abilities of a build's programs there."""
 
 import os
 import pathlib
@@ -9,24 +9,24 @@ import tempfile
 from dataclasses import dataclass
 
 PROGRAMS = ("bench", "launcher", "tests")
-LIBRARIES = ("libcublasLt.so.13", "libnccl.so.2")  # that a package may be without
+LIBRARIES = ("libcublasLt.so.13", "libnccl.so.2")  # that a package may lack
 LIBRARY_FOLDERS = ["/usr/local/cuda*/lib64", "/usr/lib", "/opt", "/usr/local/lib"]
 
 
 class NoMachine(Exception):
-    """One line: why nothing can be checked here."""
+    """One line: why this machine can't run a check."""
 
 
 @dataclass
 class Machine:
-    on: str  # cuda, or simt in a rehearsal
+    on: str  # "cuda", or "simt" in a rehearsal
     build: str  # folder
-    device: str  # in words
+    device: str  # description
     gpus: int
     bits16: str  # fp16 or bf16: the 16-bit type to train in
-    no_cudnn: str  # why convolutions can't be cuDNN's, or ""
+    no_cudnn: str  # why convolutions can't use cuDNN, or ""
     sanitizer: str  # compute-sanitizer, or ""
-    python: str  # which may have PyTorch
+    python: str  # an interpreter that may have PyTorch
 
     @property
     def rehearsal(self):
@@ -54,7 +54,7 @@ def require_programs(build):
 
 
 def find_libraries(build):
-    """A package without these libraries takes the machine's, wherever they lie."""
+    """Lets a package without these libraries use the machine's, wherever they are installed."""
     linked = output_of(["ldd", f"{build}/bench", f"{build}/launcher"])
     for library in LIBRARIES:
         if not re.search(rf"{re.escape(library)}.*not found", linked):
@@ -78,7 +78,7 @@ def look(on, build, commands):
     """The Machine. Raises NoMachine."""
 
     def tried(*words):
-        """(whether it succeeds, the first and the last line of what it prints)"""
+        """(whether the command succeeds, the first and the last line of its output)"""
         with tempfile.TemporaryFile() as out:
             good = commands.run(words, out) == 0
             out.seek(0)

@@ -1,5 +1,5 @@
-"""The report of a check: one table, as text and as JSON, and beside it a folder with each step's
-whole log. Both files are rewritten after each step, so an interrupted check keeps its findings."""
+"""The report of a check: one table as text and as JSON, and a folder with the complete log of each
+step. Both files are rewritten after each step, so an interrupted check keeps its findings."""
 
 import json
 import os
@@ -15,20 +15,20 @@ HEADING = COLUMNS.format("step", "passed", "failed", "skipped", "seconds", "resu
 
 @dataclass
 class Result:
-    """A step's result. `red`: it makes the check fail."""
+    """A step's result. `red`: the check fails."""
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
     said: str = "ok"
     red: bool = False
-    failures: list = field(default_factory=list)  # as findings.failed_tests has them
-    # Lines: compute-sanitizer's first error, or a program's last words.
+    failures: list = field(default_factory=list)  # from findings.failed_tests
+    # Lines: compute-sanitizer's first error, or the program's last lines.
     finding: list = field(default_factory=list)
 
 
 def say(line=""):
-    """Nobody may be reading any more, which stops nothing."""
+    """Prints a line. That nobody reads it any more must not stop the check."""
     try:
         print(line, flush=True)
     except OSError:
@@ -37,7 +37,7 @@ def say(line=""):
 
 class Report:
     def __init__(self, folder, name, device, commit, why_left):
-        """`why_left`: a function; why steps that are left were not begun."""
+        """`why_left`: a function that returns why the remaining steps were not started."""
         folder = pathlib.Path(folder)
         self.text, self.json = folder / f"{name}.txt", folder / f"{name}.json"
         self.logs = folder / name
@@ -46,8 +46,8 @@ class Report:
             old.unlink()
         self.device, self.commit, self.why_left = device, commit, why_left
         self.rows, self.steps, self.left, self.details = [], [], [], []
-        self.tables = []  # of benches, as text
-        self.figures = {}  # name: JSON as a bench wrote it
+        self.tables = []  # the benches' tables, as text
+        self.figures = {}  # name: a bench's JSON
 
     def log_of(self, step):
         return self.logs / f"{step}.log"
@@ -101,10 +101,10 @@ class Report:
         for path, whole in ((self.text, "\n".join(text)), (self.json, record)):
             path.with_name(path.name + ".new").write_text(whole + "\n")
         for path in (self.text, self.json):
-            path.with_name(path.name + ".new").replace(path)  # never half of one
+            path.with_name(path.name + ".new").replace(path)  # the file is always complete
 
     def end(self):
-        """Prints what follows the rows."""
+        """Prints the lines after the table."""
         for table in self.tables:
             say("\n" + table.rstrip("\n"))
         say()

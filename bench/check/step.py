@@ -1,5 +1,5 @@
-"""A running step of a check: its commands, its whole log, and a folder that goes when the check
-ends."""
+"""A running step of a check: its commands, its complete log, and a folder that is removed when the
+check ends."""
 
 import pathlib
 import shlex
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Output:
-    """A command's output. `text`: both streams, or standard output alone if they are apart."""
+    """A command's output. `text`: both streams, or only standard output if they are separate."""
 
     code: int
     text: str
@@ -26,7 +26,7 @@ class Step:
         self.scratch = pathlib.Path(scratch)
 
     def run(self, *words, apart=False, environment=None):
-        """Writes the command, and all that it prints, to the end of the step's log."""
+        """Appends the command and all its output to the step's log."""
         with open(self.report.log_of(self.name), "a+b") as log, tempfile.TemporaryFile() as errors:
             set_before = [f"{name}={value}" for name, value in (environment or {}).items()]
             log.write(f"$ {' '.join(set_before + [shlex.join(map(str, words))])}\n".encode())

@@ -1,5 +1,4 @@
-"""All steps of a check: (name, function of a Step that returns its Result), in the order in which
-they run."""
+"""All steps of a check in order: (name, function of a Step that returns its Result)."""
 
 import json
 
@@ -7,7 +6,7 @@ from check import findings, training
 from check.report import Result
 from check.training import RESNET_START, SYNTHETIC
 
-# Sizes of a rehearsal's benches.
+# Sizes of the benches in a rehearsal.
 SMALL_SIZES = ("--batch", "2", "--image-size", "32", "--seconds", "0.001")
 REHEARSED = "SimtGraph*:*Golden*simt*"
 RESNETS = ("resnet50", "resnet34", "resnext50_32x4d")
@@ -18,7 +17,7 @@ def not_run(why):
 
 
 def tests(pattern, small=False, tool=()):
-    """A GoogleTest program, perhaps under compute-sanitizer."""
+    """A GoogleTest program, possibly under compute-sanitizer."""
 
     def do(step):
         out = step.run(
@@ -36,7 +35,7 @@ def tests(pattern, small=False, tool=()):
         in_summary = findings.counts(out.text)
         passed, failed, skipped = in_summary or findings.counts_so_far(out.text)
         if cut:
-            failures = failures[:failed]  # the last one was merely running
+            failures = failures[:failed]  # the last one was only interrupted
             return Result(passed, failed, skipped, red=failed > 0, failures=failures)
         if not out.code and passed:
             return Result(passed, failed, skipped)
@@ -68,7 +67,7 @@ def sanitizers(machine, *names):
 
 
 def bench(name, dtype, model):
-    """The kernel bench; its table goes to the end of the report."""
+    """The kernel bench; its table is appended to the report."""
 
     def do(step):
         machine, figures = step.machine, step.scratch / f"{name}.json"
@@ -94,7 +93,7 @@ def bench(name, dtype, model):
 
 
 def beside_library(name, dtype):
-    """The convolutions that the bench of that name has measured, beside PyTorch's."""
+    """The convolutions measured by the bench of that name, compared with PyTorch's."""
 
     def do(step):
         python, ours = step.machine.python, step.scratch / f"{name}.json"
@@ -117,7 +116,7 @@ def beside_library(name, dtype):
 
 
 def beside_pytorch(model, batch):
-    """A training step beside PyTorch's."""
+    """A training step compared with PyTorch's."""
 
     def do(step):
         if step.machine.rehearsal:
@@ -133,7 +132,7 @@ def beside_pytorch(model, batch):
 
 
 def judged(judge):
-    """A step that a function of training.py judges."""
+    """A step whose outcome a function of training.py checks."""
 
     def do(step):
         try:
@@ -149,7 +148,7 @@ def with_cudnn(machine, judge):
 
 
 def first_steps(machine):
-    """Right or wrong, and how fast: the first ten minutes."""
+    """Correctness and speed in brief: the first ten minutes."""
     bits, gpus = machine.bits16, machine.gpus
     yield "small", tests(f"KernelTable/{machine.on}.*", small=True)
     yield from sanitizers(machine, "memcheck", "racecheck")
@@ -188,7 +187,7 @@ def graphs_and_curves(precision):
 def other_steps(machine):
     """All else."""
     bits = machine.bits16
-    # A rehearsal doesn't repeat make test, but for what reads files of the project.
+    # A rehearsal doesn't repeat make test, except for tests that read the project's files.
     yield "tests", tests(REHEARSED if machine.rehearsal else "*cuda*:*Cuda*-*simt*")
     for precision in dict.fromkeys(("fp32", "fp16", bits)):
         yield from graphs_and_curves(precision)

@@ -1,4 +1,4 @@
-"""Steps of a check that train, and judge what came out: they return words for the row, or raise
+"""Steps of a check that train and check the outcome: they return text for the row, or raise
 Failed."""
 
 import filecmp
@@ -11,25 +11,25 @@ from measure import step_rates
 SYNTHETIC = ("--data", "synthetic", "--image-size", "224")
 PLAIN_SGD = ("--precision", "fp32", "--optimizer", "sgd")
 PLAIN_VIT = ("vit_tiny", *PLAIN_SGD, "--lr", "0.05", "--steps", "20")
-# A residual network from its start multiplies rounding errors by about ten in each step: with other
-# instructions on the CPU (AVX2 for AVX-512), five seeds of ResNet-34 on the built-in set had losses
-# up to 1e-6, 3e-5 and 3e-4 apart in the first three steps, and one of them 2e-2 after ten. So
-# curves are compared over their first steps alone; at fewer values to a channel (32 pixels, batch
-# 8) three are too many. The scale is one at which fp16 skips no update, which would shift its
-# curve.
+# Training a residual network from random weights multiplies rounding errors by about ten per step:
+# with other CPU instructions (AVX2 instead of AVX-512), the losses of ResNet-34 on the built-in set
+# differed by up to 1e-6, 3e-5 and 3e-4 in the first three steps of five seeds, and by 2e-2 after
+# ten steps of one of them. So only the first steps of curves are compared; with fewer values per
+# channel (32 pixels, batch 8) even three are too many. At this loss scale fp16 skips no update; a
+# skip would shift its curve.
 RESNET_START = ("--optimizer", "sgd", "--lr", "0.002", "--weight-decay", "5e-4")
 RESNET_START += ("--loss-scale-init", "256")
 PLAIN_RESNET = ("resnet34", "--precision", "fp32", *RESNET_START, "--steps", "3")
 
 
 class Failed(Exception):
-    """One line, with the values."""
+    """One line for an error, with the values."""
 
 
 def sized(step, options):
-    """The options of a run; of a rehearsal with small numbers, and on data without an evaluation,
-    which takes minutes on the stand-in. What names no batch compares losses; at batch 8 bf16 alone
-    moves ResNet-50's first one by .1 (64 pixels; at batch 32 by .03)."""
+    """The options of a run. A rehearsal uses small numbers and data without an evaluation, which
+    takes minutes on the stand-in. Steps without a batch in their options compare losses: at batch 8,
+    bf16 alone moves ResNet-50's first loss by .1 (64 pixels; at batch 32 by .03)."""
     words = list(options)
     if not step.machine.rehearsal:
         return words
@@ -55,7 +55,7 @@ def launch(step, *words):
 
 
 def train(step, name, *options):
-    """A run of that name, instead of an older one."""
+    """Trains a run with that name, replacing an older one."""
     folder = step.scratch / name
     shutil.rmtree(folder, ignore_errors=True)
     told = ("--device", step.machine.on, "--log-every", "1", "--out", folder)
@@ -63,7 +63,7 @@ def train(step, name, *options):
 
 
 def metrics(step, name):
-    """The lines of a run's steps."""
+    """The metrics.jsonl lines of a run's steps."""
     text = (step.scratch / name / "metrics.jsonl").read_text()
     return [line for line in map(json.loads, text.splitlines()) if line["kind"] == "step"]
 
@@ -81,7 +81,7 @@ def differences(step, a, b):
 
 
 def near(step, a, b, tolerance):
-    """Compares the losses of two runs. NaN isn't near."""
+    """Compares the losses of two runs. NaN never counts as near."""
     apart = differences(step, a, b)
     for number, (difference, x, y) in enumerate(apart, 1):
         if not difference <= tolerance:
@@ -160,7 +160,7 @@ def convolutions_agree_with_cudnn(step):
 
 
 def equal_runs(step):
-    """On all GPUs: collectives may not add in an order that changes from run to run."""
+    """Checks that on all GPUs collectives add in the same order in every run."""
     n = step.machine.gpus
     for name in ("first", "second"):
         train(

@@ -1,7 +1,7 @@
-// Times all-reduces between processes of this machine that play the ranks of several nodes, as the
-// cpu device has them: shared memory inside a node, TCP between nodes.
+// Times all-reduces between processes on this machine that act as the ranks of several nodes, with
+// the cpu device's transports: shared memory inside a node, TCP between nodes.
 //   build/collectives NODES RANKS_OF_A_NODE BYTES,.. STREAMS,..
-// Several streams split a row's bytes and reduce concurrently. bench/collectives starts this.
+// With several streams, each reduces a part of the bytes, concurrently. Run by bench/collectives.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,13 +61,13 @@ struct Channel {
   Stream stream;
 };
 
-// Seconds of an all-reduce of `bytes` over the first `streams` channels, the median of several.
+// Median time in seconds of an all-reduce of `bytes` over the first `streams` channels.
 double measure(Backend& backend, std::vector<Channel>& channels, size_t streams, size_t bytes) {
   const size_t each = std::max<size_t>(1, bytes / sizeof(float) / streams);
   std::vector<float> data(each * streams);
   std::vector<double> seconds;
   const auto end = Clock::now() + std::chrono::seconds(2);
-  // All ranks stop after the same number.
+  // The vote makes all ranks stop after the same number.
   for (double more = 1; more > 0;) {
     channels[0].communicator->barrier();
     const auto start = Clock::now();
@@ -104,7 +104,7 @@ int run_rank(const Bench& bench, int rank, const std::string& way) {
   return 0;
 }
 
-// The worst exit code of the ranks.
+// Runs all ranks; returns their worst exit code.
 int run_way(const Bench& bench, const std::string& way) {
   std::fflush(stdout);
   std::vector<pid_t> children;

@@ -1,5 +1,5 @@
-// make counters: what the GPU's kernels do in a training step of each model, counted on the
-// stand-in (simt/counters/), against the committed tables.
+// make counters: counts what the GPU's kernels do in a training step of each model, on the stand-in
+// (simt/counters/), and compares the counts with the committed tables.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -17,16 +17,16 @@ namespace bv::counting {
 namespace {
 
 std::string committed(const std::string& model) { return "tests/counters/" + model + ".txt"; }
-// Counts are those of g++'s code: another version may drop other loads.
+// Counts depend on g++'s code: another version may eliminate other loads.
 const std::string compiler =
     "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
 
-// Images for each multiprocessor as a large GPU has them: 512 and 256 images on 128. So bytes grow
-// in a line with both, and from two small steps the large one follows.
+// Images per multiprocessor as on a large GPU: 512 and 256 images on 128. Bytes then grow linearly
+// with the multiprocessors, so two small steps predict the large one.
 struct Model {
   const char* name;
-  int images;      // to one multiprocessor
-  bool is_scaled;  // up to `large` multiprocessors
+  int images;      // per multiprocessor
+  bool is_scaled;  // extrapolated to `large` multiprocessors
 };
 constexpr Model models[] = {{"vit_tiny", 4, true},
                             {"resnet50", 2, true},
@@ -53,8 +53,8 @@ Step step_of(const Model& model, int multiprocessors) {
           .multiprocessors = multiprocessors};
 }
 
-// Each kernel's counts on the line through those with 1 and 2 multiprocessors, and its launches as
-// they are. Kernels that these sizes don't all choose are left out.
+// Each kernel's counts, extrapolated linearly from 1 and 2 multiprocessors, with its counted
+// launches. Leaves out kernels that are not used at all these sizes.
 std::map<std::string, simt::Counters> extended(const StepCounts& one, const StepCounts& two,
                                                const StepCounts& launched) {
   std::map<std::string, simt::Counters> kernels;
@@ -64,15 +64,15 @@ std::map<std::string, simt::Counters> extended(const StepCounts& one, const Step
     simt::Counters c = at_two.at(name) * (large - 1);
     c += at_one.at(name) * -uint64_t{large - 2};  // modulo 2^64
     c.launches = launches.launches;
-    // A tail that only the smaller step has is on no line.
+    // A tail in the smaller step only would be extrapolated below 0.
     if (static_cast<int64_t>(c.partial) < 0) c.partial = 0;
     kernels[name] = c;
   }
   return kernels;
 }
 
-// The estimate for a large GPU: launches counted, bytes on the line through two small steps, and
-// how far off it a third is.
+// The estimate for a large GPU: counted launches, bytes extrapolated from two small steps, and the
+// error of the same extrapolation for a third step.
 std::string scaled(const Model& model, const StepCounts& one) {
   const StepCounts two = count_step(step_of(model, 2));
   const double slope = two.moved() - one.moved(), three = count_step(step_of(model, 3)).moved();
@@ -122,7 +122,7 @@ std::vector<std::string> committed_lines(const std::string& model) {
   return lines_of(file);
 }
 
-// Lines that only one of the tables has.
+// The lines that only one of the two tables has.
 std::string differences(const Model& model, Reasons& reasons) {
   const std::vector<std::string> before = committed_lines(model.name);
   std::istringstream counted(tables(model, reasons));
@@ -167,7 +167,7 @@ int update(const std::string& only) {
   return problems.empty() ? 0 : 1;
 }
 
-// Prints the operations with a word in their name, or in a kernel's.
+// Prints the operations with `word` in their name or in a kernel's name.
 int show(const std::string& word, const std::string& only) {
   for (const Model& model : chosen(only)) {
     const Step step = step_of(model, 1);

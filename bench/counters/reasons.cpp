@@ -10,8 +10,8 @@ namespace {
 constexpr double max_moved = 1.1;
 
 struct Reason {
-  std::string_view name;   // of an operation, or how a kernel's begins
-  std::string_view shape;  // is in the operation's
+  std::string_view name;   // the operation's, or the beginning of a kernel's
+  std::string_view shape;  // a part of the operation's shape
   std::string_view why;
 };
 constexpr Reason reasons[] = {
@@ -21,7 +21,7 @@ constexpr Reason reasons[] = {
     {"BiasGeluBackward", "", "a few rows: the blocks' parts of dbias outweigh them"},
     {"ConvBackwardWeight", "C3 ", "each block's part of dweight is written and read, at one image"},
     {"ConvBackwardWeight", "H56 W56 C64 K", "dweight's parts are written and read, at one image"},
-    // Turns in shared memory.
+    // Bank conflicts in shared memory.
     {"average_pool_forward<", "", "a block's sums at its end: a thread stores 8 neighbours"},
     {"embed_backward<", "", "a block's sums at its end: a thread stores 8 neighbours"},
     {"batchnorm_backward_sums<", "", "a block's sums at its end: a thread stores 2 neighbours"},

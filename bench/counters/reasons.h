@@ -1,5 +1,6 @@
 // Reasons why an operation moves over 10 % more bytes than it needs, or a kernel's accesses to
-// shared memory conflict: one line each, which the tables repeat. Each such case must have one.
+// shared memory conflict: one line each, repeated in the tables. Every such case must have a
+// reason.
 #pragma once
 #include <set>
 #include <string>
@@ -10,9 +11,9 @@ namespace bv::counting {
 
 class Reasons {
  public:
-  // A line for each operation and kernel of the step that needs one.
+  // A line per operation and kernel of the step that needs a reason.
   std::string lines(const StepCounts&);
-  // Lists what lacks a reason and, if all models were counted, the reasons that nothing needs.
+  // Lists cases without a reason and, if all models were counted, reasons without a case.
   std::string problems(bool all_models) const;
 
  private:

@@ -19,7 +19,7 @@ std::vector<RecordedOperation> operations_of(const Step& step) {
   std::vector<RecordedOperation> all =
       record_model({step.model, "--precision", step.precision, "--image-size",
                     std::to_string(step.image_size), "--batch", std::to_string(step.batch)});
-  std::erase_if(all, [](const RecordedOperation& o) { return o.count == 0; });  // evaluation's
+  std::erase_if(all, [](const RecordedOperation& o) { return o.count == 0; });  // evaluation only
   return all;
 }
 
@@ -53,7 +53,7 @@ bool has(const std::string& text, const std::string& word) {
   return word.empty() || !std::ranges::search(text, word, same_letter).empty();
 }
 
-// Each operation's tensors by `tensor`, its workspace by `workspace`.
+// Runs the operations, with memory for tensors from `tensor` and for workspaces from `workspace`.
 StepCounts count(int multiprocessors, const std::vector<RecordedOperation>& operations,
                  const std::function<void*(Memory&, const TensorArgument&)>& tensor,
                  const std::function<void*(Memory&, size_t)>& workspace) {
@@ -119,7 +119,7 @@ uint64_t StepCounts::launches() const {
 StepCounts count_step(const Step& step, const std::string& word) {
   std::vector<RecordedOperation> operations = operations_of(step);
   if (!word.empty()) {
-    const StepCounts launched = count_launches(step);  // which kernels an operation is made of
+    const StepCounts launched = count_launches(step);  // to find each operation's kernels
     size_t i = 0;
     std::erase_if(operations, [&](const RecordedOperation&) {
       const OperationCounts& o = launched.operations[i++];

@@ -1,4 +1,4 @@
-// The kernels of a model's training step, run on the stand-in and counted.
+// Runs the kernels of a model's training step on the stand-in and counts.
 #pragma once
 #include <map>
 #include <string>
@@ -12,14 +12,14 @@ namespace bv::counting {
 struct Step {
   std::string model, precision;
   int image_size, batch;
-  int multiprocessors;  // of the device: grids of many kernels follow it
+  int multiprocessors;  // of the device; sets the grid size of many kernels
 };
 
 struct OperationCounts {
   std::string name, shape;
-  int count;                                      // how often a step runs it
-  Cost cost;                                      // of one run
-  std::map<std::string, simt::Counters> kernels;  // of one run
+  int count;                                      // runs per step
+  Cost cost;                                      // per run
+  std::map<std::string, simt::Counters> kernels;  // per run
 
   simt::Counters all() const;
 };
@@ -34,9 +34,9 @@ struct StepCounts {
   uint64_t launches() const;
 };
 
-// Only operations with the word in their name, or in a kernel's, whatever its case.
+// Only counts operations with the word, in any case, in their name or in a kernel's.
 StepCounts count_step(const Step&, const std::string& word = "");
-// Counts launches without running the kernels: for batches of any size.
+// Counts launches without running the kernels, so batches can be of any size.
 StepCounts count_launches(const Step&);
 
 }  // namespace bv::counting

@@ -1,4 +1,4 @@
-// Counted steps as text, for people and to be compared line by line.
+// Counted steps as text, to read and to compare line by line.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@ namespace bv::counting {
 
 std::string title(const Step&);  // "vit_tiny, bf16, 224 pixels, batch 4, 1 multiprocessor"
 std::string kernel_table(const std::map<std::string, simt::Counters>&);
-// A line for each kernel, then for each operation, then for the step.
+// A line per kernel, then per operation, then for the step.
 std::string table(const Step&, const StepCounts&);
 
 }  // namespace bv::counting

@@ -1,7 +1,7 @@
-// Images per second on one thread: of decoding whole, of resizing, and of what evaluation (the
-// middle) and training (random crops, by the loader) do with both.
+// Images per second on one thread: for decoding, for resizing, and for what evaluation (the middle
+// crop) and training (random crops, by the loader) do with both.
 //   build/loading FOLDER SIZE SECONDS
-// bench/loading starts this, in turns with Pillow and PyTorch.
+// Run by bench/loading, in turns with Pillow and PyTorch.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Calls work(i) for i = 0, 1, ... and returns how many calls a second were made.
+// Calls work(i) for i = 0, 1, ... and returns the number of calls per second.
 template <class Work>
 double rate(double seconds, Work work) {
   const auto begin = Clock::now();
@@ -32,7 +32,7 @@ double rate(double seconds, Work work) {
   }
 }
 
-// The largest centred square of a picture: what every program here resizes.
+// The largest centred square of a picture, which all the compared programs resize.
 Box centred_square(const Image& image) {
   const int side = std::min(image.height, image.width);
   return {.top = (image.height - side) / 2.0,

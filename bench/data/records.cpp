@@ -1,6 +1,6 @@
-// One epoch of the loader: images per second.
+// Measures one epoch of the loader: images per second.
 //   build/records PATH SIZE WORKERS
-// bench/records starts this, of a folder and of the records packed from it.
+// Run by bench/records for a folder and for the records packed from it.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

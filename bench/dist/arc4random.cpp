@@ -1,5 +1,5 @@
-// For packages (make dist): what Debian 12's static libstdc++ takes from glibc 2.36, for
-// std::random_device, so that they start on glibc 2.35.
+// For packages (make dist): the function that Debian 12's static libstdc++ takes from glibc 2.36
+// for std::random_device. With it, packages start on glibc 2.35.
 #include <unistd.h>
 
 #include <cstdint>
