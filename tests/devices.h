@@ -1,4 +1,4 @@
-// Which devices the tests can run on here.
+// The devices that the tests can run on here.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace bv::test {
 
-// Why a device can't be used; empty if it can.
+// Why a device can't be used; empty if it can be used.
 inline std::string lack_of(DeviceKind device) {
   if (!is_built(device)) return "not built";
   std::string why;

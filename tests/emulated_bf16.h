@@ -1,4 +1,4 @@
-// bf16 on the cpu, for tests on any CPU that can compute in it somehow.
+// Lets the cpu compute in bf16 on any CPU that can emulate it, for tests.
 #pragma once
 #include <cstdlib>
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace bv::test {
 
-// While it lives, here and in programs started, the cpu computes in bf16 on any CPU with AVX-512.
+// During its lifetime, bf16 works here and in started programs on any CPU with AVX-512.
 class EmulatedBf16 {
  public:
   EmulatedBf16() { setenv("BAREVISION_BF16", "emulated", 1); }
   ~EmulatedBf16() { unsetenv("BAREVISION_BF16"); }
   EmulatedBf16(const EmulatedBf16&) = delete;
   EmulatedBf16& operator=(const EmulatedBf16&) = delete;
-  // Why it can't even so; empty if it can.
+  // Why even emulation is impossible; empty if it is possible.
   std::string lack() const {
     const char* isa = std::getenv("BAREVISION_ISA");
     if (isa && std::string_view(isa) == "avx2") return "AVX-512 is switched off";

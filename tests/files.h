@@ -1,4 +1,4 @@
-// Whole files, for tests.
+// Reads and writes whole files, for tests.
 #pragma once
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@ inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// `text` with its first `from`, which must be there, replaced.
+// `text` with the first occurrence of `from`, which must exist, replaced.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   return text.replace(text.find(from), from.size(), to);  // throws std::out_of_range
 }

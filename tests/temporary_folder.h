@@ -1,4 +1,4 @@
-// A folder of a test's own that goes when the test ends, and a small disk to fill up.
+// A folder that exists during one test, and a small disk to fill up.
 #pragma once
 #include <sys/mount.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// A tmpfs of a few pages, where this process may mount one (as root, outside most containers).
+// A tmpfs of a few pages, if this process may mount one (as root, outside most containers).
 class SmallDisk {
  public:
   SmallDisk(const std::string& folder, const std::string& size) : folder_(folder) {

@@ -1,4 +1,4 @@
-// Stop signals: who receives them, and what an evaluation does about one.
+// Stop signals: which threads and programs receive them, and how an evaluation reacts.
 #include "base/stop_signals.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ bool caught(int number) {
   return wait_until([] { return stop_signal() != 0; }) && stop_signal() == number;
 }
 
-// Whether stop signals are blocked in this thread, and would be handled by no handler.
+// Whether stop signals are blocked in this thread and have no handler.
 bool is_spared() {
   sigset_t blocked;
   pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
@@ -96,7 +96,7 @@ TEST(StopSignals, AreCaughtOnceTheStartIsOver) {
 
 TEST(StopSignals, ChildProgramsHaveTheMaskOfTheStart) {
   Child program([] {
-    const auto mask = [] {  // as the system shows that of another program
+    const auto mask = [] {  // another program's, as the system shows it
       return run_to_end({"grep", "SigBlk", "/proc/self/status"}, [] { return true; }).output;
     };
     const std::string before = mask();
@@ -106,12 +106,12 @@ TEST(StopSignals, ChildProgramsHaveTheMaskOfTheStart) {
   EXPECT_EQ(program.wait().code, 0);
 }
 
-// In an evaluation, before its second batch.
+// Acts in an evaluation, before its second batch.
 class InAnEvaluation : public Hook {
  public:
   explicit InAnEvaluation(std::function<void(Run&)> act) : act_(std::move(act)) {}
   void before_test_iter(Run& run, int64_t batch) override {
-    if (batch > 1) _exit(3);  // it has gone on
+    if (batch > 1) _exit(3);  // the evaluation didn't stop
     if (batch == 1) act_(run);
   }
 
@@ -119,7 +119,7 @@ class InAnEvaluation : public Hook {
   std::function<void(Run&)> act_;
 };
 
-// Notes the step at which a resumed run begins, and its first calls.
+// Records the step at which a resumed run begins, and its first calls.
 class Beginning : public Hook {
  public:
   explicit Beginning(Strings& points) : points_(points) {}
@@ -136,7 +136,7 @@ class Beginning : public Hook {
 
 class StoppedEvaluation : public ProgramTest {
  protected:
-  // Epochs of five updates, evaluations of five batches.
+  // Five updates per epoch, five batches per evaluation.
   void SetUp() override { make_cifar(in("data"), 44, 40); }
   Strings words(const std::string& out) const {
     return {"vit_tiny", "--image-size", "32", "--patch-size", "16", "--data",
@@ -150,7 +150,7 @@ class StoppedEvaluation : public ProgramTest {
     for (const char* file : {"last/weights.safetensors", "last/state.json", "best/state.json"})
       EXPECT_TRUE(contents(in(one) + "/" + file) == contents(in(other) + "/" + file)) << file;
   }
-  // Ends a run in an evaluation, resumes it and compares it with one that was left alone.
+  // Ends a run during an evaluation, resumes it and compares it with an undisturbed run.
   void end_and_resume(const std::function<void(bv::Run&)>& act, int code) {
     Child run([&] {
       catch_stop_signals();

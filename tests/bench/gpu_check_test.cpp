@@ -1,5 +1,5 @@
-// bench/gpu_check with stand-ins for the programs: its files after a timeout, an interrupt or a
-// kill, its report of failures, and its messages on bad arguments.
+// bench/gpu_check with fake programs: its files after a timeout, an interrupt or a kill, its report
+// of failures, and its messages about wrong arguments.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -29,14 +29,14 @@ class GpuCheck : public testing::Test {
     script("build/nvidia-smi", "echo GPU 0");
     script("build/tests",
            "echo '[       OK ] KernelTable/cuda.gelu (1 ms)'\n"
-           "case $* in *TrainingOn*) trap '' TERM; sleep 30;; esac\n"  // as one that hangs
+           "case $* in *TrainingOn*) trap '' TERM; sleep 30;; esac\n"  // hangs
            "echo '[  PASSED  ] 1 test.'");
   }
   void script(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name) << "#!/bin/sh\n" + text + "\n";
     std::filesystem::permissions(folder_ / name, std::filesystem::perms::owner_all);
   }
-  // Its two reports.
+  // Both report files.
   std::string report_of(const std::string& before, const std::string& words) const {
     const std::string call = "cd " + folder_.path() + " && TMPDIR=$PWD PATH=$PWD/build:$PATH " +
                              before + " bench/gpu_check " + words + " >said 2>&1";
@@ -44,8 +44,8 @@ class GpuCheck : public testing::Test {
     const std::string name = folder_ / report_;
     return contents(name + ".txt") + contents(name + ".json");
   }
-  // The same, of a check whose step `small` passes one test, ends the check by `kill WORDS PID` and
-  // sleeps.
+  // The report of a check whose step `small` passes one test, ends the check by `kill WORDS PID`
+  // and sleeps.
   std::string report_when(const std::string& kill, const std::string& words) const {
     script("build/tests",
            "echo '[       OK ] KernelTable/cuda.gelu (1 ms)'\n"
@@ -62,7 +62,7 @@ class GpuCheck : public testing::Test {
     return report_of("env --default-signal setsid -w sh -c 'echo $$ >check && exec \"$0\" \"$@\"'",
                      words);
   }
-  // A process that has ended may wait for its new parent to take notice.
+  // A process that has ended may still be a zombie that its new parent hasn't reaped.
   bool step_lives() const {
     const char state = state_of(std::stoi(contents(folder_ / "step")));
     return state != 0 && state != 'Z';
@@ -122,7 +122,7 @@ TEST_F(GpuCheck, LeavesTwoWholeFilesWhenItIsKilledAsItWritesThem) {
   script("build/bench",
          "while [ $# -gt 1 ]; do [ $1 != --json ] || echo '{}' >$2; shift; done\n"
          "echo 'H100, 80 GiB, sm_90'");
-  write_text(folder_ / "kill/sitecustomize.py",  // Python reads it before all else
+  write_text(folder_ / "kill/sitecustomize.py",  // Python runs it first
              "import os, signal\n"
              "calls, replace = [], os.replace\n"
              "def counted(*names):\n"
@@ -130,7 +130,7 @@ TEST_F(GpuCheck, LeavesTwoWholeFilesWhenItIsKilledAsItWritesThem) {
              "    if len(calls) == int(os.environ['CALL']): os.kill(os.getpid(), signal.SIGKILL)\n"
              "    replace(*names)\n"
              "os.replace = counted\n");
-  // Each report replaces two files: one without a step, one with `small`, one with the first bench.
+  // Each report replaces its two files: without a step, with `small`, with the first bench.
   for (const bool between : {false, true}) {
     SCOPED_TRACE(between ? "between the two" : "before the first");
     report_of("env PYTHONPATH=$PWD/kill CALL=" + std::to_string(between ? 6 : 5),
@@ -146,7 +146,7 @@ TEST_F(GpuCheck, LeavesTwoWholeFilesWhenItIsKilledAsItWritesThem) {
   }
 }
 
-// Three tests, of which the first fails and the second does what compute-sanitizer doesn't like.
+// Three tests: the first fails, the second has an error found by compute-sanitizer.
 const std::string three_tests =
     "cat <<end\n"
     "[ RUN      ] KernelTable/cuda.linear_forward_M17_bf16\n"

@@ -1,4 +1,4 @@
-// bench's mistakes: one line that names each, before anything is measured.
+// bench's wrong arguments: one line that names each, before anything is measured.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

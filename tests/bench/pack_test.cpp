@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The project's files and folders that a test's source names, and those without which it skips.
+// The project's files and folders that a test's source names, and those without which it is
+// skipped.
 struct Named {
   std::set<std::string> read, guards;
 };
@@ -60,7 +61,7 @@ TEST(Pack, HoldsWhatItsTestsRead) {
     const std::string kind = entry.path().extension();
     if (kind != ".cpp" && kind != ".h") continue;
     const Named named = named_in(contents(entry.path()));
-    if (!std::ranges::all_of(named.guards, is_packed)) continue;  // it skips there
+    if (!std::ranges::all_of(named.guards, is_packed)) continue;  // it is skipped in the package
     for (const std::string& name : named.read) {
       EXPECT_TRUE(is_packed(name)) << entry.path() << " reads " << name;
       read.insert(name);

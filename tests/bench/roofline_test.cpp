@@ -1,4 +1,4 @@
-// bench/roofline: its tables, and one line each for files that the build doesn't write so.
+// bench/roofline: its tables, and one line of refusal for each file in a wrong form.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -41,7 +41,7 @@ const std::string steps_measured =
  {"model": "vit_tiny", "batch": 512, "images_per_second": 256000,
   "kernels": {"batch": 256, "table": "kernels.txt"}},
  {"model": "vit_tiny", "batch": 8, "images_per_second": 1}]})";
-// Three launches, in a window of more than a step.
+// Three launches, in a window that is longer than a step.
 const std::string kernels_measured =
     "# a machine\n3 launches\nkernel  n  us\ncopy<float>  3  900.0\ncopy<other, 1>  1  5.0\n";
 
@@ -67,7 +67,7 @@ class Roofline : public testing::Test {
     code_ = std::system(call.c_str()) / 256;
     return contents(folder_ / "said");
   }
-  // It ends with `line`, once `text` is a file's.
+  // Expects the output to end with `line` if a file has `text`.
   void expect_refused(const std::string& file, const std::string& text,
                       const std::string& line) const {
     write_text(folder_ / file, text);
@@ -84,7 +84,7 @@ TEST_F(Roofline, WritesItsTablesIntoThePage) {
              "<!-- end of predicted -->\nafter\n");
   EXPECT_EQ(said("--update"), "");
   const std::string text = contents(folder_ / page);
-  // 1 GB of 3.35 TB/s * 0.9; 512 / 256000 s; two runs, each of 300 us at half the batch.
+  // 1 GB at 3.35 TB/s * 0.9; 512 / 256000 s; two runs of 300 us each at half the batch.
   EXPECT_TRUE(has(text, "| vit_tiny | 512 | 2 | H100 | 0.3 | 0.4 | 1,149,")) << text;
   EXPECT_TRUE(has(text, " | 2.0 | 256,000 | 22% |\n")) << text;
   EXPECT_TRUE(has(text, "| vit_tiny | 512 | 2 | A100 | 0.5 | 0.7 | 702,124 | - | - | - |")) << text;

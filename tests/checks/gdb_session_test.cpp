@@ -1,4 +1,4 @@
-// The session with gdb in simt/README.md names lines of kernels: those that are there today.
+// The gdb session in simt/README.md shows lines of kernels; they must be today's lines.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ class GdbSession : public testing::Test {
   std::string session_;
 };
 
-// "204\t  const float mean = ...", as gdb shows the line at which it has stopped.
+// "204\t  const float mean = ...", as gdb prints the line where it has stopped.
 TEST_F(GdbSession, ShowsLinesAsTheyAre) {
   const std::vector<std::string> kernel = lines_of("layernorm.cu");
   int found = 0;
@@ -48,7 +48,7 @@ TEST_F(GdbSession, ShowsLinesAsTheyAre) {
   EXPECT_GE(found, 1);
 }
 
-// Threads stop where they wait for others, or at the breakpoint that the stand-in has for gdb.
+// Threads stop where they wait for others, or at the stand-in's breakpoint for gdb.
 TEST_F(GdbSession, NamesPlacesWhereAThreadCanStop) {
   int found = 0;
   const std::regex place("([a-z]+\\.(?:cuh?|cpp)):(\\d+)");

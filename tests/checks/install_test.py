@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Installs the built program into an empty folder, calls it there as another user, and sees that
-`make uninstall` leaves what was there before. BAREVISION_BUILD: the folder of the build."""
+"""Installs the built program into an empty folder, runs it there as another user, and checks that
+`make uninstall` leaves the files that existed before. BAREVISION_BUILD: the folder of the build."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ class Install(unittest.TestCase):
         plan = self.program(prefix, "vit_tiny", "--data", "synthetic", "--device", "cpu", "--batch", "8",
                             "--plan")
         self.assertIn("5526346 parameters", plan)
-        self.call(build, prefix)  # once more, over the first
+        self.call(build, prefix)  # once more, over the first installation
         self.assertEqual(files_below(prefix), installed)
         self.call("--remove", prefix)
         self.assertFalse(os.path.exists(prefix))
@@ -100,11 +100,11 @@ class Install(unittest.TestCase):
             os.makedirs(os.path.join(self.stage, "usr", os.path.dirname(path)), exist_ok=True)
             with open(os.path.join(self.stage, "usr", path), "w") as file:
                 file.write("another program's\n")
-        os.makedirs(os.path.join(self.stage, "usr", "share", "zsh"))  # empty, and another's
+        os.makedirs(os.path.join(self.stage, "usr", "share", "zsh"))  # an empty folder that belongs to another package
         before = files_below(self.stage)
         self.call(build, "/usr", self.stage)
         older = os.path.join(self.stage, "usr/share/barevision/models/older.json")
-        with open(older, "w") as file:  # which this version lacks
+        with open(older, "w") as file:  # a file that this version doesn't install
             file.write("{}\n")
         with open(os.path.join(self.stage, "usr/share/barevision/installed"), "a") as file:
             file.write("share/barevision/models/older.json\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants one offence of each kind in a small tree: tests/lint is red for it, and green without."""
+"""Plants one offence of each kind in a small tree: tests/lint must fail with it and pass without it."""
 
 import os
 import re

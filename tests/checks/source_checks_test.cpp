@@ -1,4 +1,5 @@
-// tests/check_includes, tests/check_sources and tests/check_docs on small trees with a fault.
+// tests/check_includes, tests/check_sources and tests/check_docs on small trees with one fault
+// each.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -72,7 +72,8 @@ TEST(Collectives, GatherTheRowsOfAllRanks) {
   }
 }
 
-// Every kind after every other, with the ranks out of step, so that a buffer used too early shows.
+// Runs every kind after every other, with the ranks out of step, so that early reuse of a buffer
+// shows.
 TEST(Collectives, KindsMayFollowEachOther) {
   Ranks ranks = start_ranks(3, 4096, hang, [](Communicator& peers) {
     uint32_t random = 1 + peers.rank(), kinds = 7;
@@ -106,13 +107,13 @@ TEST(Collectives, RunOnAStreamInTheOrderOfTheCalls) {
       std::vector<float> data(30000, 1.0f + float(peers.rank()));
       float one = 1;
       peers.all_reduce(data.data(), data.size(), stream.handle());
-      peers.all_reduce(&one, 1, nullptr);  // on this thread, after what is on the stream
+      peers.all_reduce(&one, 1, nullptr);  // on this thread, after the stream's work
       if (data[29999] != 3 || one != 2) return 1;
       peers.all_reduce(&one, 1, stream.handle());
       synchronize_stream(stream.handle());
       if (one != 4) return 2;
     }
-    peers.barrier();  // leaves the stream, which ends before the communicator here
+    peers.barrier();  // waits for the stream, which is destroyed before the communicator
     return 0;
   });
   expect_all_end_well(ranks);
@@ -169,7 +170,7 @@ TEST(Collectives, WaitForAPeerThatIsBusy) {
   expect_all_end_well(ranks);
 }
 
-// Stopped during a save: without a heartbeat it counts as a rank that doesn't answer.
+// A rank stopped during a save: without a heartbeat it counts as a rank that doesn't answer.
 TEST(Collectives, NoticeABusyPeerThatIsStopped) {
   const Gate is_busy;
   Ranks ranks = start_ranks(2, 4096, 0.5, [&](Communicator& peers) {

@@ -58,7 +58,7 @@ class Array {
   DeviceMemory memory_;
 };
 
-// A communicator, and which ranks of the run it has.
+// A communicator, and the ranks of the run that it connects.
 struct Peers {
   Communicator& comm;
   Backend& backend;
@@ -114,11 +114,11 @@ struct Message {
   size_t size;
   int peer;
   bool send;
-  size_t number;  // between the two
+  size_t number;  // of the messages between the two
 };
 
-// Each rank sends `sizes` to every rank for which goes(from, to) holds, with its transfers in an
-// order of its own.
+// Each rank sends `sizes` to every rank for which goes(from, to) holds; each orders its transfers
+// differently.
 template <class Goes>
 void check_exchange(const Peers& p, const std::vector<size_t>& sizes, uint32_t seed, Goes goes) {
   const int me = p.comm.rank();
@@ -133,7 +133,7 @@ void check_exchange(const Peers& p, const std::vector<size_t>& sizes, uint32_t s
         m.bytes.upload();
       }
     }
-  // Some order that keeps that of each pair.
+  // A random order that keeps the order within each pair of ranks.
   std::vector<size_t> lanes;
   for (size_t i = 0; i < messages.size(); i += sizes.size()) lanes.push_back(i);
   std::vector<size_t> left(lanes.size(), sizes.size());
@@ -164,7 +164,7 @@ void check_exchanges(const Peers& p, uint32_t seeds) {
     check_exchange(p, sizes, seed, [&](int from, int to) { return from != to; });
     check_exchange(p, {1, 140000}, seed, [](int, int) { return true; });  // itself, too
   }
-  // A pipeline: only neighbours exchange, and the ends do less.
+  // A pipeline: only neighbours exchange, and the ends have one neighbour.
   check_exchange(p, {262147}, 1, [](int from, int to) { return to == from + 1; });
   check_exchange(p, {0}, 1, [](int from, int to) { return from == to + 1; });
 }
@@ -210,7 +210,7 @@ void check_all(const Peers& p, How how) {
   p.comm.barrier();
 }
 
-// The ranks for which key() is the same as for this one, in reverse.
+// The ranks for which key() is the same as for this rank, in reverse order.
 template <class Key>
 std::vector<int> those_with(int size, int rank, Key key) {
   std::vector<int> ranks;
@@ -237,7 +237,7 @@ void check_groups(Communicator& world, Backend& backend) {
     check_all({*same, backend, everyone, stream(2)}, How::briefly);
     check_all({*alone, backend, {rank}, stream(0)}, How::briefly);
   }
-  // A group of a group: this rank's pair, the other way round.
+  // A group of a group: this rank's pair in reverse order.
   std::vector<int> places = numbers(by_pairs->size()), ranks = pairs;
   std::reverse(places.begin(), places.end());
   std::reverse(ranks.begin(), ranks.end());
@@ -280,7 +280,7 @@ void check_channels(Communicator& world, Backend& backend, Side side) {
     }
 }
 
-// Every rank finds the mistake of any other.
+// Every rank reports a mistake of any rank.
 void check_refusals(Communicator& world) {
   const auto refused = [](auto call) {
     try {

@@ -5,10 +5,10 @@
 
 namespace bv::test {
 
-// Whether collectives of several communicators may be in flight in another order on each rank.
+// Whether collectives of several communicators may be in flight in different orders on each rank.
 enum class Side { by_side, one_after_another };
 
-// Collective. 0, or 1 after a line on stderr that names what is wrong.
+// Collective. Returns 0, or 1 after printing on stderr what is wrong.
 int check_communicator(Communicator&, Backend&, Side);
 
 }  // namespace bv::test

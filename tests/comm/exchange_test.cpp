@@ -14,7 +14,7 @@
 namespace bv::test {
 namespace {
 
-// With room for the smaller ones of these tests.
+// The smaller messages of these tests fit into a mailbox.
 constexpr size_t small = 1 << 16, large = 1 << 20;
 
 void exchange(Communicator& peers, std::vector<char>& data, int peer, bool send,
@@ -118,12 +118,12 @@ TEST(Exchange, RefusesGroupsThatDontFitTogether) {
     if (refusal({0, 1, 1}, {0, 1, 1}) != differs) return 4;
     if (refusal({-1, 1, 2}, {0, 1, 2}) != differs) return 5;
     if (refusal({0, 2}, {0, 2}) != "group: rank 1 doesn't name itself") return 6;
-    return world.all_reduce_scalar(1) == 3 ? 0 : 7;  // which still works
+    return world.all_reduce_scalar(1) == 3 ? 0 : 7;  // still works
   });
   expect_all_end_well(ranks);
 }
 
-// On a stream of its own, a group's collective waits while those of all ranks continue.
+// While a group's collective waits on its own stream, collectives of all ranks continue.
 TEST(Exchange, AGroupOnItsOwnStreamHoldsUpNobody) {
   Ranks ranks = start_ranks(2, 4096, hang, [](Communicator& world) {
     const auto group = world.group(std::vector{0, 1});
@@ -133,7 +133,7 @@ TEST(Exchange, AGroupOnItsOwnStreamHoldsUpNobody) {
     for (int step = 0; step < 3; ++step) world.barrier();
     if (world.rank() == 1) group->all_reduce(&sum, 1, stream.handle());
     synchronize_stream(stream.handle());
-    group->barrier();  // leaves the stream
+    group->barrier();  // waits for the stream
     return sum == 2 ? 0 : 1;
   });
   expect_all_end_well(ranks);

@@ -11,7 +11,7 @@
 namespace bv::test {
 namespace {
 
-// Three ranks, each of which expects this message.
+// Three ranks, each of which expects the same message.
 template <class Change>
 void expect_on_every_rank(const std::string& message, Change change) {
   const SharedRegion region = SharedRegion::create(3);
@@ -30,7 +30,7 @@ void expect_on_every_rank(const std::string& message, Change change) {
   expect_all_end_well(ranks);
 }
 
-// Each rank may be on a machine of its own, where the others' output isn't seen.
+// Each rank may be on a separate machine, where the others' output isn't visible.
 TEST(HostComm, DifferentOptionsAreNamedOnEveryRank) {
   expect_on_every_rank("no error", [](int, Options&, int64_t&) {});
   const std::string advice = "; start all with the same options";

@@ -95,7 +95,7 @@ TEST(Launch, WorkersDieWithTheLauncher) {
   end_of(run, 128 + SIGKILL);
 }
 
-// Also with a launcher that is killed while it starts the workers.
+// The same if the launcher is killed while it starts the workers.
 TEST(Launch, WorkersDieWithALauncherKilledEarly) {
   for (const int delay : {0, 500, 1000, 2000, 4000}) {
     Child run = launcher(3, "sleep");
@@ -180,7 +180,7 @@ TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
       << ending.errors;
 }
 
-// Its peers have finished, so that nobody else would notice.
+// Its peers have finished, so only the launcher can notice.
 TEST(Launch, EndsARunWhoseWorkerIsStoppedOnItsLastWay) {
   Child launcher([] { return launch_workers(2, "last_way 1"); });
   const Ending ending = launcher.wait();
@@ -210,7 +210,7 @@ TEST(Launch, SharesOutCores) {
 
 TEST(Launch, RefusesNoProcesses) { EXPECT_THROW(run_launcher(0, {"x"}), UserError); }
 
-// Under another launcher, if it is installed.
+// Runs under another launcher, if that is installed.
 void expect_sum_under(const std::string& tool, const std::string& options) {
   if (std::system(("command -v " + tool + " > /dev/null").c_str()) != 0)
     GTEST_SKIP() << tool << " is not installed";

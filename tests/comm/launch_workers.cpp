@@ -1,5 +1,5 @@
-// Workers of launch_test.cpp and resnet_test.cpp. The test program starts itself again as such a
-// worker, which never reaches main.
+// Workers of launch_test.cpp and resnet_test.cpp. The test program starts itself again as a worker,
+// which never reaches main().
 #include <sched.h>
 #include <unistd.h>
 
@@ -73,7 +73,7 @@ int train(const Words& words) {
   return 128 + (stop_signal() ? stop_signal() : SIGTERM);
 }
 
-// last_way RANK: that rank is stopped once it has left the run
+// last_way RANK: that rank is stopped after it has left the run
 int last_way(const Words& words) {
   World world = own_world();
   connect_hosts(world, 1 << 16, hang)->barrier();
@@ -81,12 +81,12 @@ int last_way(const Words& words) {
   return 0;
 }
 
-// fail CODE: every rank finds the same mistake
+// fail CODE: every rank reports the same mistake
 int fail(const Words& words) {
   fail_worker(own_world(), "the folder is missing", number(words, 1));
 }
 
-// half: rank 1 fails, the others are waiting for it
+// half: rank 1 fails while the others wait for it
 int fail_alone(const Words&) {
   World world = own_world();
   if (world.rank == 1) {
@@ -108,7 +108,7 @@ int sum(const Words&) {
   return value == world.size * (world.size + 1) / 2.0 ? 0 : 92;
 }
 
-// Another file's work on a device, on all ranks.
+// Runs a function of another file on a device, on all ranks.
 int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKind),
               bool staged = false) {
   World world = own_world();
@@ -153,7 +153,7 @@ int run_communicator(const Words& words) {
   });
 }
 
-// affinity: exit code says over how many CPUs this process may run
+// affinity: the exit code is the number of CPUs this process may run on
 int affinity(const Words&) {
   const World world = own_world();
   cpu_set_t cpus;
@@ -175,7 +175,7 @@ int in_turn(const Words&) {
   return in_time ? 8 - rank : 94;
 }
 
-// stubborn: rank 1 fails, the others don't heed SIGTERM
+// stubborn: rank 1 fails, the others ignore SIGTERM
 int stubborn(const Words&) {
   World world = own_world();
   if (world.rank != 1) signal(SIGTERM, SIG_IGN);
@@ -183,7 +183,7 @@ int stubborn(const Words&) {
   return world.rank == 1 ? 7 : sleep_on({});
 }
 
-// stopping: rank 1 is stopped by SIGTERM, as one that hangs in the kernel would be
+// stopping: SIGTERM stops rank 1, which then looks like a process that hangs in the kernel
 int stop_by_sigterm(const Words&) {
   World world = own_world();
   const auto peers = connect_hosts(world, 1 << 16, hang);

@@ -1,5 +1,5 @@
-// The data connections between machines: rings and the 2-D all-reduce, between processes that are
-// connected by sockets; the bytes counted are those that passed through them.
+// The data connections between machines: rings and the 2-D all-reduce, between processes connected
+// by sockets, which count the bytes.
 #include "comm/connect/machines.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct Calm final : RunWatch {
   }
 };
 
-// The hosts' communicator: the rings only need that it exists.
+// The hosts' communicator, which the rings only need to exist.
 struct NoHosts final : Communicator {
   using Communicator::Communicator;
   void all_reduce(float*, size_t, Stream) override {}
@@ -51,13 +51,13 @@ struct Shape {
   int size() const { return nodes * local; }
 };
 
-// A rank with its ways to all-reduce.
+// A rank with its all-reduce algorithms.
 struct Machine {
   std::shared_ptr<Mesh> mesh;
   std::unique_ptr<Communicator> flat, two_level;  // the latter owns its own ring
 };
 
-// Runs body(machine) in a process of each rank.
+// Runs body(machine) in one process per rank.
 template <class Body>
 void on_all(Shape shape, Body body) {
   const int size = shape.size();
@@ -103,7 +103,7 @@ void on_all(Shape shape, Body body) {
 const Shape shapes[] = {{2, 1}, {3, 1}, {2, 2}, {3, 2}, {2, 3}};
 constexpr size_t counts[] = {0, 1, 2, 5, 1023, 1024, 1025, 4099, 100003};
 
-// Values of many magnitudes, so that a sum shows its order.
+// Values of many magnitudes, so that a sum depends on its order.
 float value(int rank, size_t i) {
   const auto hash = uint32_t(i * 31 + size_t(rank) + 1) * 2654435761u;
   return std::ldexp(float(int(hash >> 8) - (1 << 23)), int(hash % 19));
@@ -120,7 +120,7 @@ bool equal_on_all(Communicator& ranks, const std::vector<float>& data) {
   return true;
 }
 
-// Small integers add up exactly; other sums have the same bits on all ranks, near the right ones.
+// Sums of small integers must be exact; other sums must be close and have equal bits on all ranks.
 int adds_up(Communicator& ranks) {
   for (const size_t count : counts) {
     std::vector<float> integers(count), data(count);
@@ -168,7 +168,7 @@ TEST(Machines, TwoRanksGiveTheBitsOfAPlainSum) {
   });
 }
 
-// Bytes sent by this rank to other nodes, and to ranks of its own, since `before`.
+// Bytes sent since `before` by this rank to other nodes and within its own node.
 struct Sent {
   uint64_t outside = 0, inside = 0;
 };
@@ -180,7 +180,7 @@ Sent sent(const Mesh& mesh, Shape shape) {
   return sum;
 }
 
-// 2 S (N - 1) / N out of a node; a flat ring sends 2 S (P - 1) / P.
+// 2 S (N - 1) / N leave a node; with a flat ring, 2 S (P - 1) / P.
 TEST(Machines, SendAsManyBytesAsTheFormulaSays) {
   for (const Shape shape : {Shape{2, 2}, Shape{3, 2}})
     on_all(shape, [shape](Machine& m) {
@@ -231,8 +231,8 @@ TEST(Machines, GatherScatterAndSendToAll) {
     });
 }
 
-// All ranks send to all, themselves included, more than any buffer holds, in groups with orders of
-// their own.
+// All ranks send to all, including themselves, more than any buffer holds, in groups with different
+// orders.
 TEST(Machines, ExchangeAllAtOnce) {
   on_all({2, 2}, [](Machine& m) {
     const int order[] = {3, 1, 0, 2};
@@ -255,7 +255,7 @@ TEST(Machines, ExchangeAllAtOnce) {
   });
 }
 
-// ---- who is where -------------------------------------------------------------------------------
+// ---- nodes and ranks ----------------------------------------------------------------------------
 
 std::vector<NodePlacement> seats_of(const std::vector<std::pair<int, std::string>>& nodes) {
   std::vector<NodePlacement> seats;
@@ -265,7 +265,7 @@ std::vector<NodePlacement> seats_of(const std::vector<std::pair<int, std::string
 }
 
 TEST(Machines, AreNumberedByTheLauncherOrByName) {
-  // Numbered by GROUP_RANK, on one host; and by host name, as mpirun --map-by node places ranks.
+  // Numbered by GROUP_RANK, on one host; and by host name, as for mpirun --map-by node.
   const auto by_number = seats_of({{0, "a"}, {0, "a"}, {1, "a"}, {1, "a"}});
   EXPECT_EQ(list_of_nodes(by_number), "a ranks 0-1, a ranks 2-3");
   const auto by_name = seats_of({{-1, "a"}, {-1, "b"}, {-1, "a"}, {-1, "b"}, {-1, "a"}});

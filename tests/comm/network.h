@@ -1,4 +1,4 @@
-// Ports of this machine, for tests.
+// Free ports of this machine, for tests.
 #pragma once
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ inline sockaddr_in loopback(int port) {
   return address;
 }
 
-// A number such that the next port, which a run will use, is free.
+// A port such that the next one, which a run will use, is free.
 inline int free_port() {
   const Socket probe(socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address = loopback(0);

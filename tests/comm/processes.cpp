@@ -33,7 +33,7 @@ Child::Child(const std::function<int()>& body) {
   if (pid_ < 0) throw std::runtime_error("fork");
   if (pid_ == 0) {
     setpgid(0, 0);
-    // Whoever runs the tests may have these ignored.
+    // The tests' own parent may ignore these.
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
     dup2(ends[1], STDERR_FILENO);
     close(ends[0]), close(ends[1]);
@@ -46,7 +46,7 @@ Child::Child(const std::function<int()>& body) {
     std::fflush(nullptr);
     _exit(code);
   }
-  setpgid(pid_, pid_);  // by parent and child, whichever is first
+  setpgid(pid_, pid_);  // done by parent and child, whichever comes first
   close(ends[1]);
   errors_fd_ = ends[0];
 }

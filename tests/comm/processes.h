@@ -1,4 +1,4 @@
-// Tests of several processes: children that run a function, their output, how they end.
+// For tests with several processes: children that run a function, their output and exit codes.
 #pragma once
 #include <sys/types.h>
 
@@ -30,10 +30,10 @@ struct Ending {
   std::string errors;  // everything written to stderr
 };
 
-// A child process in a group of its own, with all its descendants; killed with this object.
+// A child process in its own process group, killed with all its descendants by the destructor.
 class Child {
  public:
-  explicit Child(const std::function<int()>& body);  // its result is the exit code
+  explicit Child(const std::function<int()>& body);  // returns the exit code
   Child(const Child&) = delete;
   ~Child();
   pid_t pid() const { return pid_; }
@@ -61,7 +61,7 @@ using Ranks = std::vector<std::unique_ptr<Child>>;
 void expect_all_end_well(Ranks&);                        // with 0
 void expect_failure(Child&, const std::string& errors);  // with 1
 
-// Runs the launcher with the test program itself as the workers; `words` names one of those in
+// Runs the launcher with the test program as the workers; `words` names one of the workers in
 // launch_workers.cpp.
 int launch_workers(int nproc, const std::string& words);
 inline constexpr const char* worker_variable = "BAREVISION_TEST_WORKER";

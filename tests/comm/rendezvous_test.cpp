@@ -1,5 +1,5 @@
-// Strangers of all kinds, and ranks of other jobs, versions and secrets, at the port where ranks
-// meet. In each test the run itself must start.
+// Strangers of all kinds, and ranks of other jobs, versions and secrets, connect to the port of the
+// rendezvous. In every test the run itself must start.
 #include "comm/connect/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::unique_ptr<Child> start(const World& world, double timeout = hang) {
   });
 }
 
-// A connection to the run's port, once rank 0 listens there.
+// A connection to the run's port, made once rank 0 listens there.
 Socket stranger_at(int port) {
   const sockaddr_in address = loopback(port + 1);
   Socket made;
@@ -128,7 +128,7 @@ TEST(Rendezvous, GivesUpInTimeAmongStrangers) {
   EXPECT_TRUE(has(ending.errors, "rank 0 waited 2 s for rank 1 (RANK, WORLD_SIZE in the"));
 }
 
-// A server that talks first.
+// Another server that sends first.
 TEST(Rendezvous, AnotherServersBannerIsNoWelcome) {
   const int port = free_port();
   const Socket server(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -177,7 +177,7 @@ TEST(Rendezvous, WithoutTheSecretNobodyComesIn) {
   }
 }
 
-// An eavesdropper on another greeting can't repeat its proof.
+// Someone who has overheard another handshake can't reuse its proof.
 TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   if (!BAREVISION_SODIUM) GTEST_SKIP() << "built without libsodium";
   const World world = world_at(1, 1, 2, "open sesame");
@@ -210,7 +210,7 @@ TEST(Rendezvous, AnotherVersionIsNamed) {
   const Socket old = stranger_at(port);
   Handshake handshake = handshake_of(world_at(port, 1));
   handshake.preamble.version = 2;
-  say(old, &handshake, sizeof(Preamble) + 16);  // it had no more
+  say(old, &handshake, sizeof(Preamble) + 16);  // an old version's was shorter
   Challenge challenge;
   EXPECT_EQ(recv(old.fd(), &challenge, sizeof challenge, MSG_WAITALL), ssize_t(sizeof challenge));
   EXPECT_EQ(challenge.preamble.version, Preamble::our_version);

@@ -33,7 +33,7 @@ World world_of(int rank, int size, int port) {
   return world;
 }
 
-// Runs body(communicator) in a process of each rank.
+// Runs body(communicator) in one process per rank.
 template <class Body>
 std::unique_ptr<Child> start_rank(int rank, int size, int port, double timeout, Body body) {
   return std::make_unique<Child>([=] {
@@ -87,7 +87,7 @@ TEST(TcpCommunicator, CollectivesFollowEachOtherInAnyOrder) {
   }
 }
 
-// As from ranks of different programs.
+// The sizes differ as if the ranks ran different programs.
 TEST(TcpCommunicator, PartsOfDifferentSizesAreRefused) {
   Ranks ranks = start_ranks(2, hang, [](Communicator& peers) {
     std::vector<float> data(size_t(1000 - 500 * peers.rank()));
@@ -114,7 +114,7 @@ TEST(TcpCommunicator, APeerThatDiesEndsAll) {
                  "rank 1: rank 2 (node 2, machine c) has died, or its machine can't be reached\n");
 }
 
-// Rank 0's host computes meanwhile; its thread passes on what it receives.
+// Rank 0's host computes meanwhile; its thread forwards messages.
 TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
   Ranks ranks = start_ranks(3, hang, [](Communicator& peers) {
     peers.barrier();
@@ -179,7 +179,7 @@ TEST(TcpCommunicator, WhoIsStoppedInASaveIsNoticed) {
   kill(ranks[1]->pid(), SIGKILL);
 }
 
-// A rank that meets the others and then sends these words instead of frames.
+// A rank that joins and then sends these words instead of frames.
 std::unique_ptr<Child> start_broken_rank(int rank, int size, int port,
                                          const std::vector<uint32_t>& words) {
   return std::make_unique<Child>([=] {
@@ -194,7 +194,7 @@ int sum_once(Communicator& peers) {
   return 0;
 }
 
-// A rank that announces a size, and then sends nothing, delays nobody's heartbeat.
+// A rank that announces a size and then sends nothing doesn't delay other ranks' heartbeats.
 TEST(TcpCommunicator, HalfAFrameHoldsUpNobody) {
   const int port = free_port();
   const auto first = start_rank(0, 3, port, 2, sum_once),
@@ -223,7 +223,7 @@ TEST(TcpCommunicator, NamesWhoDoesntCome) {
   EXPECT_TRUE(has(alone.errors, "rank 1 waited 0.3 s for rank 0 at 127.0.0.1:"));
 }
 
-// A stranger at the port, and a rank of another job, are not let in.
+// A stranger at the port and a rank of another job are refused.
 TEST(TcpCommunicator, TurnsAwayWhoDoesntBelong) {
   const int port = free_port();
   const auto meets = [](Communicator& peers) { return peers.all_reduce_scalar(1) == 2 ? 0 : 1; };

@@ -1,4 +1,4 @@
-// How processes learn who they are and find each other, under any launcher.
+// How processes learn their rank and find each other, under any launcher.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 // ---- the environment ----------------------------------------------------------------------------
 
-// Sets the variables "NAME=value", and unsets all others that matter, during its lifetime.
+// Sets the variables "NAME=value" and unsets all other relevant ones during its lifetime.
 class Environment {
  public:
   explicit Environment(const std::vector<std::string>& variables) {
@@ -70,7 +70,7 @@ TEST(World, ReadsTorchrun) {
   EXPECT_EQ(world->machine, name_of_machine());
 }
 
-// Node 2 of 3 with two ranks each.
+// Node 2 of 3, with two ranks each.
 TEST(World, ReadsOurLauncher) {
   const Environment given({"RANK=5", "WORLD_SIZE=6", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
                            "GROUP_RANK=2", "GROUP_WORLD_SIZE=3", "MASTER_ADDR=node0",
@@ -82,7 +82,7 @@ TEST(World, ReadsOurLauncher) {
   EXPECT_EQ(world->node, 2);
   EXPECT_EQ(world->nodes, 3);
   EXPECT_EQ(world->meeting_port(), 29600);
-  EXPECT_EQ(world->master, "node0:29600");  // so that runs don't share a meeting point
+  EXPECT_EQ(world->master, "node0:29600");  // so that runs don't share a rendezvous
 }
 
 TEST(World, ReadsSlurm) {
@@ -126,7 +126,7 @@ World world_of(int rank, int size, const std::string& master) {
   return world;
 }
 
-// A process that meets the others and adds `part` up over them.
+// Starts a process that joins the others and sums up `part` over them.
 std::unique_ptr<Child> meet(int rank, int size, const std::string& master, double timeout, int part,
                             int expected) {
   return std::make_unique<Child>([=] {

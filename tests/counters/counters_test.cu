@@ -1,4 +1,4 @@
-// The stand-in's counters, on kernels that can be counted by hand.
+// The stand-in's counters on kernels whose counts are known by hand.
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/ptx.cuh"
@@ -86,7 +86,7 @@ TEST(Counters, WhatIsReadAgainMovesOnce) {
   EXPECT_EQ(c.moved(), 44u * 32);
 }
 
-// ---- Lanes that part ----------------------------------------------------------------------------
+// ---- Divergent lanes ----------------------------------------------------------------------------
 __global__ void half_a_warp(float* out, const float* inp) {
   if (threadIdx.x % 2) out[threadIdx.x] = inp[threadIdx.x];
 }

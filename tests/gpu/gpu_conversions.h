@@ -1,5 +1,5 @@
-// Half precision and bfloat16 in both builds, as functions of bits: the toolkit's headers and the
-// stand-in's must agree.
+// Conversions of half precision and bfloat16 as functions of bits, in both builds: the toolkit's
+// headers and the stand-in's must agree.
 #pragma once
 #include <array>
 #include <cstdint>

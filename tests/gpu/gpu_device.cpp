@@ -1,4 +1,4 @@
-// Compiled twice, as kernels/cuda/*.cpp are.
+// Compiled twice, like kernels/cuda/*.cpp.
 #include "tests/gpu/gpu_device.h"
 
 #include <string_view>

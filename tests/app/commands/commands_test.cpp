@@ -1,4 +1,4 @@
-// The commands: which one a line names, and what each takes.
+// The commands: which command a line names, and which options it takes.
 #include "app/commands/commands.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using Words = std::vector<std::string>;
 
 int nothing(const CommandLine&, const Words&) { return 0; }
 
-// Commands as others are: several words by position, options of their own and of training.
+// A command like others: several positional words, its own options and those of training.
 struct Own {
   std::string weights;
   int count = 16;
@@ -58,7 +58,7 @@ TEST(Commands, AnUnknownWordSuggestsTheNearestOfModelsAndCommands) {
                       "help lists all"));
   EXPECT_TRUE(is_line(error({"perdict"}), "'perdict' (did you mean predict?)"));
   EXPECT_TRUE(is_line(error({"flowers_vit"}), "'flowers_vit'; ./launcher help lists all"));
-  // Others' names of models.
+  // Model names of timm.
   EXPECT_TRUE(is_line(error({"vit_tiny_patch16_224"}),
                       "'vit_tiny_patch16_224': here it is vit_tiny (--patch-size 16 --image-size "
                       "224 are its defaults); ./launcher help"));

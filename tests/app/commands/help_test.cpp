@@ -1,4 +1,4 @@
-// help, the manual page, and what shells complete.
+// help, the manual page, and shell completion.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -13,7 +13,7 @@
 namespace bv::test {
 namespace {
 
-// The output of a line of shell, with its errors.
+// Output and errors of a shell command.
 std::string printed(const std::string& command) {
   FILE* pipe = popen(("exec 2>&1; " + command).c_str(), "r");
   std::string text;
@@ -119,7 +119,7 @@ TEST_F(Completion, BashOffersCommandsModelsOptionsAndValues) {
   EXPECT_EQ(completed("./launcher completion --"), "--help|--help-all|");
 }
 
-// Zsh runs on a terminal of its own, with a Tab, and prints what it would add.
+// Runs zsh on a terminal of its own, sends a Tab, and prints what zsh would insert.
 constexpr std::string_view ask_zsh = R"(zmodload zsh/zpty
 zpty shell zsh -f -i
 zpty -w shell 'PROMPT= RPROMPT=; autoload -Uz compinit && compinit -u -D; source ./complete

@@ -1,4 +1,5 @@
-// Hooks: each point once per event, in the order of priorities, without a wait of the host.
+// Hooks: each point is called once per event, in order of priorities, and never makes the host
+// wait.
 #include "engine/run/hooks.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 namespace bv::test {
 namespace {
 
-// Writes down each call.
+// Records each call.
 class Recorder : public Hook {
  public:
   Recorder(Strings& calls, std::vector<int64_t>& steps) : calls_(calls), steps_(steps) {}
@@ -44,7 +45,7 @@ class Recorder : public Hook {
   std::vector<int64_t>& steps_;
 };
 
-// Notes what it finds at the end of an epoch, and that it was saved.
+// Records the state at the end of an epoch, and that it was saved.
 class Finder : public Hook {
  public:
   Finder(Strings& found, std::string name, int number)
@@ -87,7 +88,7 @@ TEST_F(HooksTest, EachPointOncePerEvent) {
     ASSERT_EQ(train_here(line, list_of(std::make_unique<Recorder>(calls, steps))), 0);
   std::map<std::string, int> counts;
   for (const std::string& call : calls) ++counts[call];
-  // The second epoch in two parts, each with its evaluation, of the weights and of their average.
+  // The second epoch is split by a resume; both parts evaluate the weights and their average.
   const std::map<std::string, int> expected{
       {"after_hook_is_attached", 2}, {"before_train", 2},      {"after_train", 2},
       {"before_train_epoch", 4},     {"after_train_epoch", 4}, {"before_train_iter", 15},
@@ -117,7 +118,7 @@ TEST_F(HooksTest, LowerPrioritiesComeFirst) {
                             "saved 5 best", "last timed best"}));
 }
 
-// docs/internals.md shows this hook.
+// The hook shown in docs/internals.md.
 TEST_F(HooksTest, AUsersOwn) {
   const std::string text = contents("tests/app/hooks/early_stop.h");
   std::string indented;
@@ -126,7 +127,7 @@ TEST_F(HooksTest, AUsersOwn) {
     indented += (line.empty() ? "" : "    " + line) + "\n";
   EXPECT_NE(contents("docs/internals.md").find(indented), std::string::npos);
 
-  // At a rate that makes the loss no better, the first evaluation stays the best.
+  // At rate 0 the loss never improves, so the first evaluation stays the best.
   ASSERT_EQ(train_here(words({"--lr", "0"}), list_of(std::make_unique<EarlyStop>(1))), 0);
   EXPECT_EQ(last_metric(out_, "step", "step"), "10");
   EXPECT_EQ(load_checkpoint(out_).step, 10);
@@ -146,14 +147,14 @@ class Waits : public Hook {
   std::vector<size_t>& counts_;
 };
 
-// With all hooks: a wait for the batch before and one for the update before, in each step.
+// With all hooks, each step waits once for the previous batch and once for the previous update.
 TEST_F(HooksTest, NoHookMakesTheHostWait) {
   std::vector<size_t> waits;
   ASSERT_EQ(train_here(words({"--device", "simt", "--steps", "5", "--log-every", "1"}),
                        list_of(std::make_unique<Waits>(waits))),
             0);
   ASSERT_EQ(waits.size(), 5u);
-  // The last update's batch was waited for before the update before it was read.
+  // In each step, the wait for the batch came before the wait for the update.
   for (size_t i = 1; i < 5; ++i)
     EXPECT_EQ(waits[i] - waits[i - 1], i < 4 ? 2u : 1u) << "step " << i + 1;
 }

@@ -1,4 +1,4 @@
-// Headless Chromium draws report.html, and its marks are counted.
+// Draws report.html in headless Chromium and counts the marks.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -77,7 +77,7 @@ TEST_F(Browser, DrawsAMarkForEachValue) {
     EXPECT_FALSE(has(dom, wrong)) << wrong;
 }
 
-// Events as a keyboard and a mouse send them.
+// Sends events like a keyboard and a mouse.
 TEST_F(Browser, ChartsAreReadAndZoomed) {
   const std::string html = page(run(facts_with_hostile_names()));
   const auto after = [&](const std::string& events) {
@@ -108,7 +108,7 @@ TEST_F(Browser, ChartsAreReadAndZoomed) {
 TEST_F(Browser, ShowsTheBestEvaluationAndTheLast) {
   Json facts = facts_with_hostile_names();
   facts["best"] = facts["evaluated"];
-  EXPECT_EQ(count(drawn(page(run(facts))), "aria-pressed"), 0);  // they are one
+  EXPECT_EQ(count(drawn(page(run(facts))), "aria-pressed"), 0);  // the best is the last one
   facts["best"]["step"] = 1;
   facts["best"]["images"] = Json::array({Json::array({1, 1, 7})});
   const std::string html = page(run(facts));

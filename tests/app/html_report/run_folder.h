@@ -9,10 +9,10 @@
 
 namespace bv::test {
 
-// A name that would like to be more than text.
+// A name that would run as a script if it weren't escaped.
 inline const std::string hostile = "</script><script>alert(1)</script>\"'&";
 
-// A report.json with that name wherever one can stand.
+// A report.json with that name in every possible place.
 inline Json facts_with_hostile_names() {
   const char* picture =
       "data:image/"

@@ -1,4 +1,4 @@
-// lint(): each check with a set-up that it names and one that it passes; the published set-ups.
+// lint(): for each check, a set-up that it reports and one that it passes; the published set-ups.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ const Images flowers,
     cifar10 = {DataKind::cifar, 50000, 32, {.491, .482, .447}, {.202, .199, .201}},
     seedlings = {DataKind::photos, 3877, 224, {.33, .29, .21}, {.09, .1, .11}};
 
-// The same picture again and again, whose pixels are now above the mean and now below.
+// The same picture repeated, with pixels alternately above and below the mean.
 class Pictures final : public Dataset {
  public:
   explicit Pictures(const Images& images) : count_(images.train) {
@@ -122,7 +122,7 @@ TEST(Lint, ImagesThatSitOut) {
 
 TEST(Lint, BatchesThatAccumulationLeavesOver) {
   const Words lines = lines_of(with(vit, {"--accumulate", "16", "--epochs", "100"}));
-  ASSERT_EQ(lines.size(), 2u);  // so many left over are few updates, too
+  ASSERT_EQ(lines.size(), 2u);  // with that many left over there are few updates, too
   EXPECT_EQ(
       lines[1],
       "warning: the last update of an epoch has 13 batches, the others 16: 45 batches are not "
@@ -207,7 +207,7 @@ TEST(Lint, PixelsNormalisedByOtherImagesNumbers) {
               {.mean = {.33, .29, .21}, .deviation = {.09, .1, .11}});
   EXPECT_EQ(lines_of(numbers, {.mean = {.51, .52, .5}, .deviation = {.1, .1, .1}}).size(), 1u);
   expect_none(numbers, {.mean = {.46, .48, .42}, .deviation = {.3, .3, .3}});
-  // The model's own are left alone.
+  // The model's own values are not checked.
   expect_none(vit, {.mean = {.1, .1, .1}, .deviation = {.05, .05, .05}});
 }
 
@@ -283,7 +283,7 @@ TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
   };
   const auto lines = [&](const Words& words) {
     auto s = setup_of(policy(words), flowers);
-    s.options.precision = DType::fp16;  // as a device that has it
+    s.options.precision = DType::fp16;  // on a device that has it
     Words all;
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
     return all;

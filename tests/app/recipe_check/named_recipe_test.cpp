@@ -1,4 +1,4 @@
-// --recipe NAME: the files in models/recipes/, what may stand in one, and what it wins over.
+// --recipe NAME: the files in models/recipes/, their allowed contents, and their precedence.
 #include "engine/options/named_recipe.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(NamedRecipe, EveryValueSaysWhereItIsFrom) {
   }
 }
 
-// A model's own recipe says nothing of its own under a named one.
+// Under a named recipe, a model's own recipe has no effect.
 TEST(NamedRecipe, SetsWhateverTheModelsRecipesSet) {
   for (const std::string& name : known_recipes()) {
     const NamedRecipe recipe = load_recipe(name);
@@ -102,7 +102,7 @@ TEST(NamedRecipe, WeightsAreTheRecipesUnlessThereShallBeNone) {
   EXPECT_EQ(with("other.safetensors"), "other.safetensors");
 }
 
-// The published schedule has 1000 epochs, and an option for those after 600.
+// The published schedule has 1000 epochs, and an option for the epochs after 600.
 TEST(NamedRecipe, AShorterRunDropsWhatNeverBegins) {
   const Words words = {"--recipe", "seedlings_resnet50_as_published", "--epochs", "2"};
   Options o = resolve(words, DataKind::photos);
@@ -127,7 +127,7 @@ TEST(NamedRecipe, MistakesAreOneLine) {
 
 TEST(NamedRecipe, MistakesInTheFileAreOneLine) {
   expect_bad_file(R"("lrr": 1)", "r.json: unknown key 'lrr' (did you mean lr?)");
-  // The published set-ups had it here, where nothing reads it.
+  // The published set-ups had the key here, where it was never read.
   expect_bad_file(
       R"("CONFIG": {"precision": "fp16"})",
       "r.json: 'CONFIG' is an object, in which no option is looked for; put them beside");

@@ -1,4 +1,4 @@
-// TensorBoard's event files: what stands in them, their names, a disk that is full.
+// TensorBoard's event files: contents, names, a full disk.
 #include "app/hooks/evaluation_pictures.h"
 #include "app/tensorboard/event_file.h"
 
@@ -44,8 +44,8 @@ std::vector<Event> events_of(const std::string& path) {
   return events;
 }
 
-// The values that TensorBoard shows of all files of a run: a START hides those of its step and
-// later.
+// The values that TensorBoard shows for all files of a run: a START event hides earlier values of
+// its step and later.
 std::map<std::string, std::map<int64_t, std::vector<float>>> shown(const std::string& run) {
   std::map<std::string, std::map<int64_t, std::vector<float>>> curves;
   for (const std::string& path : paths_in(run))
@@ -87,7 +87,7 @@ TEST(TensorBoard, WhatAFileHolds) {
   EXPECT_EQ(image.encoded_image_string(), png);
 }
 
-// Files are ordered by name, whatever the clock says.
+// Files are ordered by name, even if the clock goes back.
 TEST(TensorBoard, ALaterFileIsBehindAnEarlierOne) {
   TemporaryFolder folder;
   write_text(folder / "events.out.tfevents.9876543210.elsewhere.1.0", "");
@@ -106,7 +106,7 @@ class TensorBoardRuns : public ProgramTest {
   std::string words(const std::string& more) const {
     return on_vit + "--data cifar --batch 8 --out run " + more;
   }
-  // A curve is a member of metrics.jsonl, step by step.
+  // Expects a curve to have the values of a member of metrics.jsonl.
   void expect_curve(const std::string& tag, const std::string& kind, const std::string& member) {
     const auto curves = shown(in("run"));
     ASSERT_TRUE(curves.contains(tag)) << tag;

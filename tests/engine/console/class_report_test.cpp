@@ -1,5 +1,5 @@
-// The report of an evaluation, in scikit-learn's words: the expected texts are its own
-// (version 1.9.1, classification_report(y, p, target_names=..., digits=2)).
+// The report of an evaluation, compared with scikit-learn's own texts (version 1.9.1,
+// classification_report(y, p, target_names=..., digits=2)).
 #include "engine/console/class_report.h"
 
 #include <gtest/gtest.h>
@@ -93,9 +93,9 @@ weighted avg       0.00      0.00      0.00       2.0
 )");
 }
 
-// 0.845 is between two doubles: which one a mean is depends on the order of the sum.
+// 0.845 lies between two doubles; the order of the sum decides which of them a mean is.
 TEST(ClassReport, MeansAreRoundedAsNumPyRoundsThem) {
-  // Right predictions among twenty images, by class.
+  // Number of right predictions among twenty images, by class.
   const int right[] = {8, 10, 6, 2, 8, 13, 9, 16, 7, 12};
   Pairs pairs;
   for (int k = 0; k < 10; ++k)

@@ -115,7 +115,7 @@ TEST(Log, AResumedRunLogsNoStepTwice) {
   }
 }
 
-// Its evaluation is made again, and so is the epoch's line.
+// The evaluation is repeated, so the epoch's line is written again.
 TEST(Log, AResumedRunLogsAnUnsettledEpochAgain) {
   TemporaryFolder folder;
   const std::string path = folder / "metrics.jsonl";
@@ -191,7 +191,7 @@ TEST(Log, ATerminalsBarIsClearedBeforeALine) {
   const std::string text = printed([] {
     Console console(10, 2);
     console.progress({.epoch = 1, .epochs = 1, .step = 1});
-    console.progress({.epoch = 1, .epochs = 1, .step = 2});  // too soon to be drawn
+    console.progress({.epoch = 1, .epochs = 1, .step = 2});  // too soon to redraw
     console.line("a line");
   });
   EXPECT_TRUE(has(text, "step 1/10"));
@@ -207,7 +207,7 @@ TEST(Log, FilesThatCantBeWritten) {
   LogFile file(folder / "disk/log", 0);
   const std::string line(999, 'x');
   for (int i = 0; i < 4; ++i) file.append(line + "\n");
-  // It has room for 96 bytes, and keeps none of them.
+  // The disk has room for 96 bytes, and keeps none of them.
   EXPECT_THROW(file.append(line + "\n"), RunError);
   EXPECT_EQ(contents(folder / "disk/log").size(), 4000u);
 }

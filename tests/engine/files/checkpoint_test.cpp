@@ -43,7 +43,7 @@ Checkpoint example(int64_t step, size_t size = 100) {
 
 std::string target(const std::string& link) { return fs::read_symlink(link).string(); }
 
-// The reason why a run folder doesn't load, with DIR for the folder's name.
+// The reason why a run folder doesn't load, with DIR in place of the folder's name.
 std::string refusal(const std::string& run) {
   std::string what = error_of([&] { load_checkpoint(run); });
   for (size_t at; (at = what.find(run)) != std::string::npos;) what.replace(at, run.size(), "DIR");
@@ -149,7 +149,7 @@ TEST(Checkpoint, AnEvaluationGivesTheSavedStepItsOutcome) {
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000020"}));
   EXPECT_EQ(target(run / "best"), "step-00000020");
   EXPECT_EQ(contents(run / "last/weights.safetensors"), weights);
-  // As if it had been saved after the evaluation.
+  // The state as if saved after the evaluation.
   const std::string state = contents(run / "last/state.json");
   fs::remove_all(run.path());
   save_checkpoint(run.path(), c, true, 1);
@@ -172,7 +172,7 @@ TEST(Checkpoint, AKillBeforeTheNewStateLeavesAStepToEvaluate) {
   Checkpoint c = example(1);
   c.settled = false;
   save_checkpoint(run.path(), c, false, 1);
-  fs::create_symlink("step-00000001", run / "best");  // the first thing that settling does
+  fs::create_symlink("step-00000001", run / "best");  // the first step of settling
   EXPECT_FALSE(load_checkpoint(run.path()).settled);
   settle_checkpoint(run.path(), example(1), true, 1);
   EXPECT_TRUE(load_checkpoint(run.path()).settled);
@@ -196,7 +196,7 @@ TEST(Checkpoint, LeftoversOfAKilledSaveGo) {
   fs::create_directory(run / ".saving-step");
   write_text(run / ".saving-step/weights.safetensors.partial", "x");
   fs::create_symlink("step-00000002", run / ".saving-link");
-  write_text(run / ".saving-removed-step-00000000/weights.safetensors", "x");  // of a pruned step
+  write_text(run / ".saving-removed-step-00000000/weights.safetensors", "x");  // of a removed step
   fs::create_directory(run / "step-00000002");  // placed, not yet linked
   write_text(run / "step-00000002/stale", "x");
   save_checkpoint(run.path(), example(2), false, 1);
@@ -392,7 +392,7 @@ TEST(Checkpoint, FolderThatCanNotBeMadeIsARunError) {
   EXPECT_TRUE(has(save_failure(folder / "file/run", example(1)), "can't make"));
 }
 
-// A child saves until it is killed; whatever it was doing, `last` loads and is consistent.
+// A child saves until it is killed; whenever that is, `last` loads and is consistent.
 TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
   const TemporaryFolder run;
   const auto begin = std::chrono::steady_clock::now();
@@ -401,7 +401,7 @@ TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
       std::chrono::steady_clock::now() - begin);
   std::mt19937 random(1);
   int64_t step = 1;
-  std::set<std::string> seen;  // leftovers of kills
+  std::set<std::string> seen;  // leftovers of the kills
   for (int kill_number = 0; kill_number < 60; ++kill_number) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);

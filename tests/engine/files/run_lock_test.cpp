@@ -19,7 +19,7 @@ std::string refusal(const std::string& folder) {
   return error_of([&] { const RunLock lock(folder); });
 }
 
-// A child that has the lock until it is killed.
+// Starts a child that holds the lock until it is killed.
 pid_t start_owner(const std::string& folder) {
   const pid_t child = fork();
   if (child == 0) {

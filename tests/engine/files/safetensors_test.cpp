@@ -97,7 +97,7 @@ TEST(Safetensors, EqualContentsGiveEqualBytes) {
   std::memcpy(&header, bytes.data(), 8);
   EXPECT_EQ(header % 8, 0u);
   EXPECT_LT(bytes.find("\"b\""), bytes.find("\"scalar\""));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 2);  // and no other files
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 2);  // no other files
 }
 
 TEST(Safetensors, ReadsEveryFloatAndCounters) {

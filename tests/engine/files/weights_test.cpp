@@ -59,7 +59,7 @@ TEST(Weights, WrappersPrefixesAreLeftOut) {
   const std::string all = "weights: w.safetensors, 4 of 4 tensors, names without ";
   EXPECT_EQ(fit(prefixed("module.")).note, all + "module.");
   EXPECT_EQ(fit(prefixed("_orig_mod.")).note, all + "_orig_mod.");
-  EXPECT_EQ(fit(prefixed("model.")).note, all + "model.");  // Lightning's, by habit
+  EXPECT_EQ(fit(prefixed("model.")).note, all + "model.");  // Lightning's usual prefix
   EXPECT_EQ(fit(prefixed("module._orig_mod.")).note, all + "module., names without _orig_mod.");
   EXPECT_EQ(fit(prefixed("_orig_mod.module.")).note, all + "_orig_mod., names without module.");
   TensorFile some = prefixed("module.");
@@ -83,7 +83,7 @@ TEST(Weights, OtherPatchesAreNamed) {
             "[2x3x2x2] for [2x3x4x4]; give --patch-size 2");
 }
 
-// As in files of PyTorch's batch norms.
+// PyTorch's files have them for batch norms.
 TEST(Weights, CountsOfBatchesAreLeftOut) {
   TensorFile file = fitting_file();
   file.tensors["bn1.num_batches_tracked"] = filled({});
@@ -196,7 +196,7 @@ TEST(Weights, PositionEmbeddingResizesAsTimmDoes) {
     const HostTensor& out = result.tensors.at("pos_embed");
     EXPECT_EQ(out.shape, wanted);
     ASSERT_EQ(out.data.size(), size_t(wanted[1]) * 2);
-    EXPECT_EQ(out.data[0], old.data[0]);  // the class token's
+    EXPECT_EQ(out.data[0], old.data[0]);  // the class token's row
     EXPECT_EQ(out.data[1], old.data[1]);
     double squares = 0;
     for (size_t i = 2; i < out.data.size(); ++i) squares += double(out.data[i]) * out.data[i];
@@ -211,7 +211,7 @@ TEST(Weights, PositionEmbeddingResizesAsTimmDoes) {
   }
 }
 
-// Both tokens' rows stay.
+// The rows of both tokens are kept.
 TEST(Weights, DistilledPositionEmbeddingResizesAfterTwoTokens) {
   TensorFile plain, distilled;
   plain.tensors["pos_embed"] = filled({1, 1 + 9, 2});

@@ -1,4 +1,4 @@
-// Predictions of an evaluation, in training and by weights alone.
+// Predictions of an evaluation, in training and from weights alone.
 #include "engine/inference/inference.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int batches = 3, side = 32;
 
-// Random pixels; the last batch has a row in use fewer, the first an image that was skipped.
+// Random pixels; the last batch has one unused row, the first a skipped image.
 struct Images {
   std::vector<uint8_t> pixels;
   std::vector<Crop> crops = std::vector<Crop>(small_batch);
@@ -73,7 +73,7 @@ class EachImage : public testing::TestWithParam<std::tuple<DeviceKind, bool, DTy
   const DType dtype = std::get<2>(GetParam());
   const Graph graph = small_graph(std::get<1>(GetParam()), dtype);
   std::unique_ptr<Backend> backend;
-  // One at a time is in use, as the loader's are.
+  // Used one at a time, like the loader's batches.
   std::vector<Images> images = {Images(0), Images(1), Images(2)};
 };
 

@@ -1,4 +1,4 @@
-// Config files, recipes, the order in which they win, --resume.
+// Config files, recipes, their precedence, --resume.
 #include "engine/options/config.h"
 
 #include <gtest/gtest.h>
@@ -139,7 +139,7 @@ TEST(Config, SizesFollowTheKindOfData) {
       8);
 }
 
-// The set-up in which ResNets are compared on CIFAR-10.
+// The set-up in which ResNets are usually compared on CIFAR-10.
 TEST(Config, CropsAndFlipsFollowTheKindOfData) {
   const auto crop = [](DataKind kind) {
     const Options o = resolve({"vit_tiny"}, kind);
@@ -168,13 +168,13 @@ TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
   EXPECT_EQ(text({"--augment", "none", "--hflip", "1"}), "none; none 1");
   EXPECT_EQ(text({"--auto-augment", "ra-dali", "--color-jitter", "0.4"}),
             "basic, auto-augment ra-dali 2 x 10, color jitter 0.4 0.4 0.4 0; padded 0.5");
-  // The later source's set takes back the earlier one's.
+  // A later source's preset undoes an earlier source's.
   const TemporaryFolder folder;
   write_text(folder / "c.json", R"({"augment": "strong", "hflip": 0.3})");
   EXPECT_EQ(text({"--config", folder / "c.json"}),
             "strong, auto-augment ra 2 x 9, erasing 0.25, mixup 0.8, cutmix 1; random-resized 0.3");
   EXPECT_EQ(text({"--config", folder / "c.json", "--augment", "basic"}), "basic; padded 0.5");
-  // A run's own file says all of it, and stays as it was under the same --augment.
+  // A run's own config.json has all values, and keeps them under the same --augment.
   const Options o =
       resolve({"vit_tiny", "--augment", "strong", "--random-erase", "0.1"}, DataKind::photos);
   write_text(folder / "run.json", config_to_json(o));
@@ -182,7 +182,7 @@ TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
             "strong, auto-augment ra 2 x 9, erasing 0.1, mixup 0.8, cutmix 1; random-resized 0.5");
 }
 
-// Its config.json says --augment strong, which stood for less when it began.
+// Its config.json has --augment strong, which implied less when the run began.
 TEST(Config, AResumedRunKeepsWhatAugmentStoodFor) {
   const TemporaryFolder folder;
   const Options o = resolve({"vit_tiny", "--augment", "strong"}, DataKind::photos);
@@ -195,7 +195,7 @@ TEST(Config, AResumedRunKeepsWhatAugmentStoodFor) {
   write_text(folder / "config.json", config);
   const Options resumed = read_request(given({"--resume", folder.path()})).options;
   EXPECT_EQ(augmentation_text(resumed), "strong, auto-augment ra 2 x 9, erasing 0.25");
-  // One of before any of these options.
+  // A config.json older than all of these options.
   write_text(folder / "config.json", R"({"model": "vit_tiny", "augment": "none"})");
   EXPECT_EQ(read_request(given({"--resume", folder.path()})).options.train_crop, TrainCrop::none);
 }
@@ -213,7 +213,7 @@ TEST(Config, MixingIsTimms) {
   EXPECT_EQ(strong.prob, 1);
   EXPECT_EQ(strong.mode, MixMode::batch);
   EXPECT_EQ(strong.off_epoch, 3);
-  // timm takes --cutmix for 1 where there are sides.
+  // With --cutmix-minmax, timm takes --cutmix as 1.
   const Mixing sides = mixing({"--cutmix-minmax", "0.2,0.8", "--mixup-mode", "elem"});
   EXPECT_EQ(sides.cutmix, 1);
   EXPECT_EQ(sides.minmax, (std::array<double, 2>{0.2, 0.8}));
@@ -466,7 +466,7 @@ TEST(ModelConfigTest, SizesOfTheModels) {
   EXPECT_EQ(load_model_config("vit_large").std, (std::array<double, 3>{0.5, 0.5, 0.5}));
 }
 
-// The message for a model's text with one change.
+// Expects an error for a model's file with one change.
 void expect_model_error(const char* model, const std::string& from, const std::string& to,
                         const std::string& part) {
   const std::string text = replaced(model, from, to);
@@ -516,7 +516,7 @@ TEST(ModelConfigTest, ResnetsAreReadAndMistakesNamed) {
   expect_model_error(small_resnet, "\"block\"", "\"heads\"", "m.json: 'block' is missing");
 }
 
-// Readers meet any bytes without a crash, and complain in one line.
+// Readers survive any bytes and report errors in one line.
 TEST(ConfigMutants, EndInValuesOrAUserError) {
   const std::string seeds[] = {
       config_to_json(Options{}), small_model,

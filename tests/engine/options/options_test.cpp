@@ -23,7 +23,7 @@ void expect_error(const Words& words, const std::string& part) {
   EXPECT_TRUE(is_line(error_of([&] { parse(words); }), part));
 }
 
-// A valid value of the option, other than its default.
+// A valid value of the option that differs from its default.
 Items sample(const OptionRow& row) {
   const auto is = [&]<class S, class T>(T S::*) { return row.field.type == &TypeOf<T>::value; };
   if (row.name == "save_every") return {"500steps"};
@@ -126,7 +126,7 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lr", "a\nb"}, "--lr a?b: is not a number");
 }
 
-// As argparse does: a script's own options, then "$@".
+// As in argparse, so that a script can append "$@" to its own options.
 TEST(CommandLineTest, TheLastOfARepeatedOptionWins) {
   const Words words = {"vit_tiny", "--lr",       "1",     "-n",      "2",
                        "--lr=2",   "--nesterov", "-n3",   "--betas", "0.1,0.2",
@@ -191,7 +191,7 @@ TEST(HelpText, ShowsWhatAFirstRunNeedsAndNamesTheRest) {
       << some;
   EXPECT_FALSE(has(all, "All "));
   EXPECT_FALSE(has(some, "--bucket-bytes"));
-  // A long command's, one that takes whole groups, a short one's.
+  // Commands with a long help, with whole groups of options, and with a short help.
   const auto help = [](const Words& words) { return parse(words).print.value().text; };
   EXPECT_FALSE(has(help({"eval", "--help"}), "--crop-pct"));
   EXPECT_TRUE(has(help({"eval", "--help"}), " options: ./launcher eval --help-all, or docs/"));
@@ -232,7 +232,7 @@ TEST(HelpText, WidthIsColumnsWhereThereIsNoTerminal) {
 }
 
 TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
-  // Without the line breaks.
+  // The help without its line breaks.
   const auto help = [](const Words& words) {
     std::string text, all = parse(words).print.value().text;
     std::ranges::replace(all, '\n', ' ');
@@ -284,7 +284,7 @@ TEST(Text, NumbersAndNames) {
   EXPECT_EQ(nearest(std::string(65, 'x'), known), "");
 }
 
-// Names from timm and torchvision: what is advised exists, and nothing of another meaning is.
+// Names from timm and torchvision are answered with options that exist and mean the same.
 TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
   expect_error({"vit_tiny", "--batch-size", "32"},
                "unknown option --batch-size: here it is --batch,");

@@ -1,5 +1,5 @@
-// How long stages really wait, where each block sleeps as long as it would compute, against the
-// computed bubble.
+// Compares the computed bubble with the measured waiting of stages whose blocks sleep instead of
+// computing.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -80,7 +80,7 @@ int compare(Communicator& stages, const PipelineShape& shape, int streams) {
     stages.barrier();
     trace.start();
     part.train(std::vector<Context>(static_cast<size_t>(shape.micro_batches)), {});
-    stages.barrier();  // whose wait is that of the last stages
+    stages.barrier();  // waits as long as the last stages
     traced(&trace, nullptr, {Work::update}, [] {});
     const double waited = trace.waited();
     const std::vector<Span> spans = trace.spans();

@@ -53,11 +53,11 @@ TEST(Partition, BalancedHasTheLeastLargestSum) {
   EXPECT_EQ(partition(blocks({1, 1, 1, 1, 1, 9}), 2, *Partition::parse("balanced")),
             (Counts{5, 1}));
   EXPECT_EQ(partition(blocks({9, 1, 1, 1, 1, 1}), 3, *Partition::parse("balanced")),
-            (Counts{1, 2, 3}));  // of all with a largest of 9, the most alike
+            (Counts{1, 2, 3}));  // the most even one with a largest sum of 9
   EXPECT_EQ(partition(blocks({1, 1, 1, 1, 1, 9}), 2, *Partition::parse("cost")), (Counts{3, 3}));
 }
 
-// Against all splits of a few random weights.
+// Compares with all splits of a few random weights.
 TEST(Partition, IsTheBestOfAllSplits) {
   const auto least = [](auto& self, std::span<const double> weights, int parts) -> double {
     if (parts == 1) return std::accumulate(weights.begin(), weights.end(), 0.);
@@ -103,7 +103,7 @@ TEST(Partition, BlocksCoverTheModel) {
     parameters += all[i].parameters;
   }
   EXPECT_EQ(parameters, double(graph.parameter_count()));
-  // Each matrix product has two in backward, but for the patches' gradient.
+  // Each matrix product has two in backward, except that the patches have no gradient.
   EXPECT_NEAR(all[1].backward / all[1].forward, 2, .15);
   const auto parts = parts_of(all, Counts{2, 3});
   ASSERT_EQ(parts.size(), 2u);
@@ -112,7 +112,7 @@ TEST(Partition, BlocksCoverTheModel) {
   EXPECT_EQ(parts[0].parameters + parts[1].parameters, parameters);
 }
 
-// A ResNet's last blocks have most of its parameters, its first ones no less of the work.
+// A ResNet's last blocks have most of its parameters, its first blocks as much of the work.
 TEST(Partition, ParametersAndCostCutAResnetElsewhere) {
   const auto all = resnet34_blocks();
   ASSERT_EQ(all.size(), 16u);

@@ -1,4 +1,4 @@
-// A stage's part of a model: parameters in whole norm blocks, its memory, its batches' places.
+// A stage's part of a model: parameters in whole norm blocks, memory, batches.
 #include "engine/pipeline/pipelined_model.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace bv::test {
 namespace {
 
-// Part i of `count`, cut where blocks are.
+// Part i of `count`, cut between blocks.
 Slice part_of(const Graph& graph, int count, int i) {
   const auto cut = [&](int part) {
     const size_t blocks = graph.cuts().size(), at = static_cast<size_t>(part) * blocks;
@@ -84,7 +84,7 @@ TEST(ModelParts, BeginAndEndAtCuts) {
     EXPECT_THROW(graph.finish({&slice, 1}), std::logic_error) << slice.begin;
 }
 
-// Elsewhere than in the model's last part, a slice's last block has micro-batches in flight too.
+// In all slices but the model's last, the last block has micro-batches in flight, too.
 TEST(ModelParts, RecomputeTheirLastBlockUnlessItIsTheModels) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = small_vit(6).graph;
@@ -96,7 +96,7 @@ TEST(ModelParts, RecomputeTheirLastBlockUnlessItIsTheModels) {
   }
 }
 
-// Chunks share scratch memory, not what they save.
+// Chunks share scratch memory but not saved tensors.
 TEST(ModelParts, PlanTheMemoryOfTheirChunks) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = small_vit(8).graph;

@@ -1,5 +1,5 @@
-// Processes that hold parts of a model train it to the bits of one that holds all of it, and save
-// the same.
+// Processes that hold parts of a model train to the same bits as one that holds all of it, and save
+// the same files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ Graph model(const Config& c) {
       .graph;
 }
 
-// As many blocks in each as can be, the last parts have more.
+// Equal numbers of blocks in each part, with one more in the last parts if needed.
 std::vector<Slice> parts_of(const Graph& graph, int count) {
   const int blocks = static_cast<int>(graph.cuts().size()),
             nodes = static_cast<int>(graph.nodes().size());
@@ -100,7 +100,7 @@ struct Outcome {
   Trainer::Saved saved;
   std::vector<double> numbers;  // losses, norms, scales, an evaluation
   std::vector<Prediction> predictions;
-  size_t graphs = 0;  // that the stand-in launched in the last update
+  size_t graphs = 0;  // launched by the stand-in in the last update
 };
 
 size_t graphs_launched() {
@@ -168,7 +168,7 @@ Outcome trained(Backend& backend, Communicator* peers, const Config& c, const Gr
     for (const double x : {r.loss_sum, r.count, r.top1, double(r.grad_norm), double(r.skipped),
                            double(r.loss_scale), double(r.stop)})
       outcome.numbers.push_back(x);
-    if (step == 1) trainer.saved();  // which leaves no trace
+    if (step == 1) trainer.saved();  // must not affect training
   }
   for (const bool averaged : {false, true}) {
     trainer.begin_evaluation(averaged, true);
@@ -216,8 +216,8 @@ bool same(const Outcome& a, const Outcome& b) {
   return true;
 }
 
-// Trained by one process that has the whole model or, with replicas, by as many such processes:
-// gradients are added in the same order.
+// Trained by one process with the whole model or, with replicas, by one such process per replica:
+// gradients are then added in the same order.
 Outcome trained_whole(Communicator& peers, Backend& backend, const Config& c) {
   if (c.replicas == 1) return trained(backend, nullptr, c, nullptr);
   std::vector<int> ranks;
@@ -228,7 +228,7 @@ Outcome trained_whole(Communicator& peers, Backend& backend, const Config& c) {
   return trained(backend, group.get(), c, &grid);
 }
 
-// A micro-step is one graph, the last one with the update.
+// A micro-step is one graph; the last one includes the update.
 bool all_in_graphs(const Outcome& outcome, DeviceKind device) {
   const size_t wanted = device == DeviceKind::simt ? micro_steps : 0;
   if (outcome.graphs != wanted)
@@ -236,8 +236,8 @@ bool all_in_graphs(const Outcome& outcome, DeviceKind device) {
   return outcome.graphs == wanted;
 }
 
-// Numbers an order of the streams and one of the threads, which differ from rank to rank; 0: the
-// stand-in's own.
+// Chooses an order of the streams and of the threads, different on each rank; 0: the stand-in's
+// own.
 void put_in_order([[maybe_unused]] unsigned number, [[maybe_unused]] int rank) {
 #ifdef BAREVISION_SIMT
   simt::stream_seed = number == 0 ? 0 : number + 20 * unsigned(rank);
@@ -246,7 +246,7 @@ void put_in_order([[maybe_unused]] unsigned number, [[maybe_unused]] int rank) {
 #endif
 }
 
-// The whole in one order, the parts in each of these.
+// Compares the whole model in one order with the parts in each of these orders.
 bool equal_to_the_whole(Communicator& peers, Backend& backend, DeviceKind device, const Config& c,
                         std::span<const unsigned> orders) {
   const Grid grid = grid_of(peers.rank(), peers.size(), c.stages);
@@ -273,7 +273,7 @@ bool equal_to_the_whole(Communicator& peers, Backend& backend, DeviceKind device
   return good;
 }
 
-// The usual ones, and those of `make test-all`.
+// The usual configurations, and those of `make test-all`.
 std::vector<Config> configs(int processes, DeviceKind device) {
   const int P = processes;
   if (std::getenv("BAREVISION_TEST_ALL")) {
@@ -349,7 +349,7 @@ TEST_P(Pipelined, TrainsAsTheWhole) {
   }
 }
 
-// Twenty orders of the streams, each with three of the threads.
+// Twenty orders of the streams, each with three orders of the threads.
 TEST(PipelinedOnSimt, NoOrderChangesABit) {
   if (!is_built(DeviceKind::simt) || !std::getenv("BAREVISION_TEST_ALL"))
     GTEST_SKIP() << "in make test-all, of a build with simt";

@@ -1,4 +1,4 @@
-// The memory plans of a pipeline's stages: what --plan prints is what each process allocates; what
+// The memory plans of a pipeline's stages: --plan prints what each process allocates, and what
 // would fit.
 #include "engine/run/plans.h"
 
@@ -40,7 +40,7 @@ TEST(PipelinePlans, TheirPeakIsWhatEachStageAllocates) {
         Case{resnet + "--pipeline 3 --micro-batches 6 --optimizer sgd", 3}}) {
     SCOPED_TRACE(words);
     const auto s = setup_of(words, world);
-    CountingBackend planning;  // the number of threads is that of the backend that is made last
+    CountingBackend planning;  // the backend made last sets the number of threads
     const std::vector<MemoryPlan> plans = stage_plans(s, planning);
     EXPECT_EQ(planning.allocated, 0u);
     ASSERT_EQ(int(plans.size()), s.pipeline.shape.stages);

@@ -1,4 +1,4 @@
-// The set-up of a run with random pixels, as all its processes prepare it.
+// The set-up of a run on random pixels, as prepared in all its processes.
 #pragma once
 #include <string>
 

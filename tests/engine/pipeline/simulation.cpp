@@ -12,15 +12,15 @@
 namespace bv::test {
 namespace {
 
-// A message, described in the same words by both sides: the pass, the part that made it, its
-// micro-batch; and when that side reached the exchange.
+// A message as both sides identify it (the pass, the part that made it, its micro-batch), and the
+// time when this side reached the exchange.
 struct Posted {
   bool forward;
   int part, micro;
   double at;
 };
 
-// On a channel from one stage to another: the n-th send meets the n-th receive.
+// A channel from one stage to another: the n-th send meets the n-th receive.
 struct Link {
   std::vector<Posted> sends, receives;
 };
@@ -49,28 +49,28 @@ class Simulation {
   }
 
  private:
-  struct Waiting {  // for the other side of a message
+  struct Waiting {  // a message whose other side isn't there yet
     const std::vector<Posted>* other;
     size_t index;
     Posted own;
   };
-  // Messages that a channel exchanges together.
+  // Messages exchanged together on a channel.
   struct Exchange {
     Round messages;
-    double asked;  // when the stage has come to it
+    double asked;  // when the stage reached it
     bool begun = false;
     std::vector<Waiting> waiting = {};
   };
   struct Channel {
     std::deque<Exchange> queue;
-    double over = 0;  // the last one
+    double over = 0;  // end of the last exchange
   };
   struct Stage {
     std::vector<Task> tasks;
     std::vector<Round> rounds;
-    size_t next = 0;  // task, before which its round has been asked for
+    size_t next = 0;  // the next task, whose round has been started
     std::array<Channel, 2> channels = {};
-    std::map<std::tuple<bool, int, int>, double> received = {};  // when, by what reads it
+    std::map<std::tuple<bool, int, int>, double> received = {};  // time of arrival, by reader
     double now = 0;
   };
 
@@ -106,7 +106,7 @@ class Simulation {
     }
   }
 
-  // Ends the exchange that the channel is in, if all its messages have met.
+  // Ends the channel's current exchange if all its messages have met.
   bool advance(int s, size_t channel) {
     Channel& own = stage(s).channels[channel];
     if (own.queue.empty()) return false;
@@ -134,7 +134,7 @@ class Simulation {
     return advance_tasks(s) || moved;
   }
 
-  // Runs the next task if what it waits for is over.
+  // Runs the next task if its input has arrived.
   bool advance_tasks(int s) {
     Stage& own = stage(s);
     if (own.next >= own.tasks.size()) return false;

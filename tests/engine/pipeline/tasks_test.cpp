@@ -1,5 +1,5 @@
-// The order of a pipeline's tasks, their exchanges and slots, and the computed bubble, for all
-// small pipelines; against published figures; the exchanges between real processes.
+// The order of a pipeline's tasks, their exchanges and slots, and the computed bubble: checked for
+// all small pipelines, against published figures, and with exchanges between real processes.
 #include "engine/pipeline/tasks.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(PipelineTasks, WithoutAPipelineEachMicroBatchGoesForwardAndBack) {
   EXPECT_EQ(slots(shape, 0), std::vector{1});
 }
 
-// For equal parts the bubble is the known (P - 1) / (V M + P - 1) of the step.
+// For equal parts the bubble is the known fraction (P - 1) / (V M + P - 1) of the step.
 TEST(PipelineTasks, NoPipelineIsStuckAndTheBubbleIsTheKnownOne) {
   for (const PipelineShape& shape : small_pipelines())
     for (const Exchanging how : {Exchanging::overlapped, Exchanging::synchronous})
@@ -76,7 +76,7 @@ TEST(PipelineTasks, NoPipelineIsStuckAndTheBubbleIsTheKnownOne) {
       }
 }
 
-// Stages that send beside their computing never wait longer than those that wait for each exchange.
+// Stages that exchange while they compute never wait longer than those that wait for each exchange.
 TEST(PipelineTasks, ExchangesBesideComputingTakeNoLonger) {
   bool shorter = false;
   for (const PipelineShape& shape : small_pipelines()) {
@@ -91,7 +91,7 @@ TEST(PipelineTasks, ExchangesBesideComputingTakeNoLonger) {
   EXPECT_TRUE(shorter);
 }
 
-// The printed bubble is the simulation's, whatever time parts take.
+// The printed bubble equals the simulation's, whatever time the parts take.
 TEST(PipelineTasks, TheBubbleIsTheSimulations) {
   std::mt19937 random(1);
   for (const PipelineShape& shape : small_pipelines())
@@ -116,7 +116,7 @@ TEST(PipelineTasks, AnUnevenPartIsWaitedFor) {
   const PipelineShape shape{2, 1, 4};
   const Timeline uneven = simulate(shape, std::vector<PartTime>{{1, 2}, {2, 4}});
   EXPECT_DOUBLE_EQ(uneven.length,
-                   4 * 6 + 3);  // the second stage's work, the first's to and from it
+                   4 * 6 + 3);  // the second stage's work, and the first's around it
   EXPECT_DOUBLE_EQ(uneven.busy, 4 * 9);
   const auto& first = uneven.stages[0].front();
   EXPECT_EQ(first.task, (Task{true, 0, 0}));
@@ -149,11 +149,11 @@ TEST(PipelineSlots, ThePublishedOnes) {
   };
   using Slots = std::vector<std::vector<int>>;
   EXPECT_EQ(all({4, 1, 8}), (Slots{{4}, {3}, {2}, {1}}));
-  EXPECT_EQ(all({4, 2, 8}), (Slots{{8, 4}, {8, 4}, {7, 3}, {5, 1}}));  // 6, 6, 5, 3 stages' worth
+  EXPECT_EQ(all({4, 2, 8}), (Slots{{8, 4}, {8, 4}, {7, 3}, {5, 1}}));  // worth 6, 6, 5, 3 stages
   EXPECT_EQ(all({4, 3, 8}), (Slots{{8, 7, 4}, {8, 5, 4}, {8, 4, 3}, {8, 4, 1}}));
 }
 
-// A slot is never taken while another micro-batch is in it, and all of them are needed.
+// A slot never holds two micro-batches, and all slots are needed.
 TEST(PipelineSlots, HoldWhatIsInFlight) {
   for (const PipelineShape& shape : small_pipelines())
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -189,14 +189,14 @@ TEST(PipelineSlots, HoldWhatIsInFlight) {
     }
 }
 
-// Messages as both sides name them: by the pass, the part that made it and the micro-batch.
+// Messages as both sides identify them: by the pass, the part that made it and the micro-batch.
 std::vector<int> words_of(const PipelineShape& shape, int stage, const Message& m) {
   const int part = shape.part_of(stage, m.task.chunk);
   const int made_by = m.send ? part : part + (m.task.forward ? -1 : 1);
   return {m.task.forward, made_by, m.task.micro};
 }
 
-// With messages that don't fit into a mailbox, so that a sender waits for its receiver.
+// Uses messages too large for a mailbox, so that a sender waits for its receiver.
 int run_rounds(Communicator& peers, const PipelineShape& shape) {
   constexpr size_t ints = 50000;
   const int stage = peers.rank();

@@ -32,7 +32,7 @@ TEST(TraceTest, SpansAreWhatTheStreamDid) {
   const auto [least_wait, most_wait] = traced_sleep({Work::exchange});
   traced(&trace, nullptr, {Work::update},
          [&] { traced(&trace, nullptr, {Work::all_reduce}, [] { usleep(10000); }); });
-  traced(&trace, nullptr, {Work::forward}, [] {});  // of an update that isn't kept
+  traced(&trace, nullptr, {Work::forward}, [] {});  // in an update that isn't kept
   const std::vector<Span> spans = trace.spans();
   ASSERT_EQ(spans.size(), 4u);
   EXPECT_EQ(spans[0].work, Work::forward);
@@ -96,7 +96,7 @@ TEST_F(TraceProgram, APlainRunsProcesses) {
     EXPECT_GE(named(trace, "evaluation", rank).size(), 1u);
     EXPECT_EQ(named(trace, "exchange", rank).size(), 0u);
   }
-  double last = 0;  // each computes one after the other
+  double last = 0;  // spans of a rank follow each other
   for (const json& event : trace["traceEvents"]) {
     if (event["pid"] != 0 || event["tid"] != 0 || event["ph"] != "X" || event["name"] == "idle")
       continue;

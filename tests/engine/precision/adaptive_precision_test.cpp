@@ -69,7 +69,7 @@ struct Rig {
     trainer.evaluate(batch_of(9));
     return trainer.end_evaluation().loss;
   }
-  // Everything that an epoch hands to the next.
+  // Copies all state that one epoch passes to the next.
   void take_over(Rig& from) {
     trainer.parameters().set_weights(from.trainer.parameters().get_weights());
     trainer.parameters().set_moments(from.trainer.parameters().get_moments());
@@ -153,7 +153,7 @@ class AdaptiveRuns : public ProgramTest, public testing::WithParamInterface<Sixt
     make_cifar(in("cifar"));
     change_model("vit_tiny", "\"depth\": 12", "\"depth\": 1");
   }
-  // Five updates an epoch.
+  // Five updates per epoch.
   void train_to(const std::string& out, const std::string& more,
                 const std::string& precision = GetParam().precision) const {
     std::istringstream words("vit_tiny --image-size 32 --patch-size 16 --data " + in("cifar") +
@@ -192,7 +192,7 @@ TEST_P(AdaptiveRuns, OverAllEpochsIsSixteenBitsAndOverNoneFp32) {
   EXPECT_EQ(metric(in("none"), "epoch", "precision_reason").back(), "not within epochs 8 to 9");
 }
 
-// fp32, 16 bits with the second epoch, fp32 with the third.
+// fp32, then 16 bits in the second epoch, then fp32 in the third.
 TEST_P(AdaptiveRuns, AreResumedBitForBitFromTheMiddleOfEachEpoch) {
   const std::string policy = "--epochs 3 --amp-policy 0 --amp-start 2 --amp-end 2 ";
   train_to("whole", policy);

@@ -1,4 +1,4 @@
-// The whole program in bf16 on the cpu: near fp32, and the same bits however a run is cut.
+// The whole program in bf16 on the cpu: close to fp32, and the same bits if a run is interrupted.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace bv::test {
 namespace {
 
-// Five updates an epoch.
+// Five updates per epoch.
 const std::string words = on_vit +
                           "--data cifar --batch 8 --micro-batches 2 --epochs 2 --warmup-epochs 0 "
                           "--ema .9 --drop-rate .1 ";

@@ -1,4 +1,4 @@
-// --amp-policy: the three rules as tables, one row an epoch, and the options' mistakes.
+// --amp-policy: the three rules as tables, one row per epoch, and wrong options.
 #include "engine/precision/policy.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ constexpr PrecisionPolicy usual{
     .kind = AmpPolicy::span, .start = 1, .end = 1000, .hold = 1, .interval = 4, .interval_hold = 2};
 
 struct Epoch {
-  double lr, loss;  // at its beginning; at its end
+  double lr, loss;  // at the epoch's beginning; at its end
   bool sixteen_bits;
   std::string reason;
 };

@@ -1,4 +1,4 @@
-// Checkpoints that are written while training continues.
+// Writing checkpoints while training continues.
 #include "engine/run/checkpoint_writer.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace bv::test {
 namespace {
 
-// Keeps the disk busy from one step to another, and writes down what was saved.
+// Keeps the disk busy from one step to another, and records the saved steps.
 class SlowDisk : public Hook {
  public:
   SlowDisk(int64_t from, int64_t to, Strings& saved) : from_(from), to_(to), saved_(saved) {}
@@ -62,8 +62,8 @@ TEST_F(SavingBeside, ANewerOneReplacesTheOneThatWaits) {
     EXPECT_FALSE(std::filesystem::exists(in("run/step-0000000" + std::to_string(step)))) << step;
 }
 
-// The best one of step 5 waits while the disk is busy; those of 6 and 7 wait for it, or are
-// replaced.
+// The best checkpoint, of step 5, waits while the disk is busy; those of 6 and 7 wait behind it or
+// are replaced.
 TEST_F(SavingBeside, TheBestIsNotReplaced) {
   Strings saved;
   std::thread release;
@@ -89,7 +89,7 @@ TEST_F(SavingBeside, TheBestIsNotReplaced) {
   EXPECT_TRUE(std::filesystem::exists(in("run/step-00000005")));
 }
 
-// A save holds the weights as its step left them, even if training has changed them since.
+// A save has the weights as its step left them, even if training has changed them since.
 TEST_F(SavingBeside, WhatIsWrittenLateIsWhatTheStepLeft) {
   Strings saved;
   const auto weights = [this](int step) {
@@ -102,7 +102,7 @@ TEST_F(SavingBeside, WhatIsWrittenLateIsWhatTheStepLeft) {
   class Late : public SlowDisk {
    public:
     using SlowDisk::SlowDisk;
-    // Step 2's job has waited until step 3's gradients are there.
+    // Delays step 2's job until step 3 has computed gradients.
     void before_train_iter(bv::Run& run) override {
       if (run.progress.step != 3) return;
       free_.set_value();
@@ -117,7 +117,7 @@ TEST_F(SavingBeside, WhatIsWrittenLateIsWhatTheStepLeft) {
 
 TEST_F(SavingBeside, AWaitEndsWithTheWritingOrItsTime) {
   Strings saved;
-  std::vector<bool> there;  // the checkpoint: while the disk is busy, and after
+  std::vector<bool> there;  // whether the checkpoint exists: while the disk is busy, and after
   class Waiting : public SlowDisk {
    public:
     Waiting(Strings& saved, std::vector<bool>& there) : SlowDisk(5, 99, saved), there_(there) {}

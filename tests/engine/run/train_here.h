@@ -18,7 +18,7 @@ namespace bv::test {
 
 using Strings = std::vector<std::string>;
 
-// A run in this process, as main.cpp begins one; `hooks` follow the standard ones.
+// Runs training in this process, like main.cpp; `hooks` follow the standard ones.
 inline int train_here(const Strings& words, HookList hooks) {
   const CommandLine line = parse_command_line(words);
   const World world;

@@ -1,4 +1,4 @@
-// The moving average of the weights: what it is after updates, evaluation with it, what is saved.
+// The moving average of the weights: after updates, in evaluation, in checkpoints.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How the gradients are cut into buckets.
+// How gradients are cut into buckets.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,11 +48,11 @@ TEST_P(GradientBuckets, CoverArenaAndTailInOrderAndKeepTheMaximum) {
   }
 }
 
-// A bucket waits for no node that it could do without: it ends with a node, or lies within one that
-// is too large, and the next node would have taken it past the maximum.
+// A bucket is no longer than necessary: it ends with a node, or lies within a node that is too
+// large, and the next node would have exceeded the maximum.
 TEST_P(GradientBuckets, CloseWhereANodeEndsAndNotBeforeTheyMust) {
   for (const Graph& graph : graphs()) {
-    std::vector<size_t> ends = {0};  // of the nodes' parameters, then of the tail
+    std::vector<size_t> ends = {0};  // the ends of the nodes' parameters, then of the tail
     for (size_t node = graph.nodes().size(); node-- > 0;)
       ends.push_back(graph.ready_after(static_cast<int>(node)));
     ends.push_back(graph.arena_count() + Parameters::tail);
@@ -74,7 +74,7 @@ TEST_P(GradientBuckets, CloseWhereANodeEndsAndNotBeforeTheyMust) {
 INSTANTIATE_TEST_SUITE_P(Bytes, GradientBuckets,
                          testing::Values(sizeof(float), 4096, 100000, 1 << 20, 25217728, huge));
 
-// The rest waits for the whole backward pass; the first MiB, or the first node, doesn't.
+// The first MiB, or the first node, is reduced early; the rest waits for the whole backward pass.
 TEST(GradientBuckets, OfAHugeMaximumAreTwo) {
   for (const Graph& graph : graphs()) {
     const bool small = graph.arena_count() + Parameters::tail <= 1 << 18;

@@ -1,5 +1,4 @@
-// Two processes that train on several channels: as on one, bit for bit, whatever the streams'
-// order.
+// Two processes train on several channels to the same bits as on one, for any order of the streams.
 #include "engine/training/gradient_sync.h"
 
 #include <gtest/gtest.h>

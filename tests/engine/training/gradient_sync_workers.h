@@ -1,10 +1,10 @@
-// Processes of gradient_sync_test.cpp. They return 0 if all is well.
+// Worker processes of gradient_sync_test.cpp. They return 0 if all checks pass.
 #pragma once
 #include "kernels/devices/devices.h"
 
 namespace bv::test {
 
-// Trains on one to four channels over 20 orders of the streams, with equal bits.
+// Trains on one to four channels in 20 orders of the streams; all must give equal bits.
 int channels_change_no_bit(Communicator&, Backend&, DeviceKind);
 
 }  // namespace bv::test

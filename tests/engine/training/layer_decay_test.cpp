@@ -1,4 +1,4 @@
-// The learning rate of each layer: timm's scales by name, and what they do to an update.
+// The learning rate of each layer: timm's scales by name, and their effect on an update.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The operations of a model's step, noted instead of run.
+// The operations of a model's step, recorded instead of run.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -47,8 +47,8 @@ TEST(Recording, ShapesSayWhatModelsRun) {
   EXPECT_EQ(find("BatchNormEvaluate +residual relu", "rows512 C256"), 0);
 }
 
-// 2 (weights' elements) per token and product, 4 N C for a query of attention's two; in the last
-// block only the class token is a query, and enters the MLP.
+// 2 (weights' elements) per token and product, and 4 N C per query for attention's two products; in
+// the last block only the class token is a query, and only it enters the MLP.
 TEST(Recording, FlopsOfViTTinyAreThoseOfItsProducts) {
   constexpr double N = 197, C = 192, block = 12 * C * C, last = 3 * C * C;
   constexpr double weights = 11 * N * block + N * last + 9 * C * C + 196 * 768 * C + C * 1000;

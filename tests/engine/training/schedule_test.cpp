@@ -1,5 +1,4 @@
-// The learning rate: against PyTorch's and timm's schedulers, its mistakes, lines on what may
-// surprise.
+// The learning rate: compared with PyTorch's and timm's schedulers; wrong options; warnings.
 #include "engine/training/schedule.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +75,7 @@ TEST(Schedule, ConstantAfterWarmup) {
   EXPECT_DOUBLE_EQ(s.at(9, 1), 3);
 }
 
-// A decay comes with its epoch, whether the schedule counts updates or epochs.
+// A decay begins with its epoch, whether the schedule counts updates or epochs.
 TEST(Schedule, MilestonesAreEpochsFromOne) {
   Schedule s{.curve = Curve::multistep, .lr = 1, .updates_per_epoch = 10, .milestones = {2, 4}};
   for (const bool by_epoch : {false, true}) {
@@ -191,9 +190,9 @@ TEST(ScheduleNotes, ACurveThatEndsElsewhere) {
   other.schedule = Curve::constant;
   EXPECT_EQ(schedule_notes(other, 10, at), Lines{});
   other = cosine(10, 0);
-  other.period_epochs = 2;  // ends where it did
+  other.period_epochs = 2;  // ends at the same epoch
   EXPECT_EQ(schedule_notes(other, 10, at), Lines{});
-  at.options.clear();  // of an earlier version
+  at.options.clear();  // written by an earlier version
   EXPECT_EQ(schedule_notes(cosine(10, 0), 10, at), Lines{});
 }
 

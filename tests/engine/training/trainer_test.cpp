@@ -110,7 +110,7 @@ TEST(Trainer, TrainsOnAugmentedImagesAndEvaluatesPlainOnes) {
                                              {},
                                              {ImageOpKind::hue, {}, {30}},
                                              {}};
-  // The same by hand.
+  // The same images, framed by hand.
   SmallBatch made = given;
   const auto backend = make_cpu_backend(2, false);
   std::vector<uint8_t> images = given.images;
@@ -187,7 +187,7 @@ struct Pairs {
             .position = 0,
             .wait_seconds = 0};
   }
-  // Pairs of a batch that needs no more crops.
+  // Pairs in a batch whose images are cropped already.
   Pairs with(const std::vector<uint8_t>& pictures) const {
     Pairs other = *this;
     other.images = pictures;
@@ -219,19 +219,19 @@ TEST(Trainer, TrainsOnMixedPairsAndEvaluatesPlainImages) {
   EXPECT_NE(mixed, plain);
   const InputShape input = square_input(Pairs::count, small_size, small_patch);
   const Batch other = given.batch();
-  // Both images of a pair have one label, so that its parts add up to 1.
+  // Both images of a pair have the same label, so the parts of a mixed target add up to 1.
   const Result with = train_and_evaluate(input, 0, given.batch(mixes), other);
   const Result by_hand = train_and_evaluate(input, 0, given.with(mixed).batch(), other);
   EXPECT_EQ(with.weights, by_hand.weights);
   EXPECT_EQ(with.sums.loss, by_hand.sums.loss);
-  // After augmentation, too.
+  // The same after augmentation.
   const ImageOp ops[Pairs::count] = {};
   Batch augmented = given.batch(mixes);
   augmented.ops = ops;
   EXPECT_EQ(train_and_evaluate(input, 1, augmented, other).weights, by_hand.weights);
 }
 
-// A box of the whole image makes each image its partner, and its label the partner's.
+// With a box of the whole image, each image becomes its partner, and its label the partner's.
 TEST(Trainer, MixedTargetsFollowTheImages) {
   Pairs given;
   given.labels = {1, 0, 3, 2};
@@ -295,7 +295,7 @@ TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
     EXPECT_EQ(tensor.data, want.at(name).data) << name;
 }
 
-// An incomplete last group weights its images as a full one does.
+// An incomplete last group weights its images like a full group.
 TEST(Trainer, IncompleteGroupIsWeightedByItsTrueCount) {
   Rig full(options(OptimizerKind::sgd, 1)), part(options(OptimizerKind::sgd, 4));
   const UpdateResult a = full.update({1}, .1), b = part.update({1}, .1);

@@ -102,7 +102,7 @@ class Rig {
  private:
   void micro_step(bool first, bool last) {
     trainer.wait_for_upload();
-    const uint32_t which = number_ % 4;  // of four batches
+    const uint32_t which = number_ % 4;  // one of four batches
     const auto word = [&](uint32_t i) { return philox(7, i, which, 0, random_data).at[0]; };
     for (uint32_t i = 0; i < images_.size(); ++i) images_[i] = static_cast<uint8_t>(word(i));
     for (uint32_t b = 0; b < batch; ++b) {
@@ -223,13 +223,13 @@ TEST_P(TrainingOn, AnOverflowHalvesTheScaleAndChangesNothingElse) {
   Rig rig({.device = device, .model = model, .dtype = DType::fp16});
   rig.steps(2);
   auto weights = rig.trainer.parameters().get_weights();
-  // Forward had updated the running statistics before the overflow showed.
+  // Forward updated the running statistics before the overflow was found.
   std::erase_if(weights, [](const auto& w) { return w.first.find(".running_") != w.first.npos; });
   const auto moments = rig.trainer.parameters().get_moments();
   UpdateState state = rig.trainer.state();
   EXPECT_EQ(state.count, 2);
   EXPECT_EQ(state.good_steps, 2);
-  state.loss_scale = 0x1p24f;  // no gradient of this model fits into fp16 then
+  state.loss_scale = 0x1p24f;  // then no gradient of this model fits into fp16
   rig.trainer.set_state(state);
   const UpdateResult result = rig.steps(1)[0];
   EXPECT_TRUE(result.skipped);
@@ -281,7 +281,7 @@ TEST(TrainingOnSimt, NoOrderOfItsStreamsChangesABit) {
   simt::stream_seed = before;
 }
 
-// The kernels and copies of ViT-Tiny's step in bf16, so that none is added unnoticed.
+// Counts the kernels and copies of ViT-Tiny's step in bf16, so that an added one is noticed.
 TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   const ModelConfig m = load_model_config("vit_tiny");
   const Vit vit = build_vit(std::any_cast<const VitConfig&>(m.sizes), {.classes = 10},
@@ -311,7 +311,7 @@ TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
     trainer.step().start_update(1e-3, batch);
     if (step > 0) trainer.step().finish_update();
   }
-  // For the first two batches and the first two updates.
+  // One for each of the first two batches and the first two updates.
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
   EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.step().finish_update();
