@@ -1,4 +1,4 @@
-// Findings of data check.
+// The findings of data check.
 #include "data/dataset_stats/data_check.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ Names paths_of(const std::vector<FileRemark>& remarks) {
 class DataCheckTest : public testing::Test {
  protected:
   std::string in(const std::string& name) const { return folder_ / name; }
-  // Images that differ, in all of these class folders.
+  // Makes different images in all of these class folders.
   void make(const Names& class_folders, int images) {
     for (const std::string& name : class_folders)
       for (int i = 0; i < images; ++i)
@@ -79,7 +79,7 @@ TEST_F(DataCheckTest, EqualImagesInBothParts) {
   make({"train/a", "train/b", "val/a", "val/b"}, 3);
   fs::copy_file(in("train/a/0.ppm"), in("val/a/copy.ppm"));
   fs::copy_file(in("train/a/0.ppm"), in("val/b/copy.ppm"));
-  // The same pixels in other bytes.
+  // The same pixels in different bytes.
   write_text(in("train/b/comment.ppm"),
              replaced(contents(in("train/b/1.ppm")), "P6\n", "P6\n# a comment\n"));
   const DataCheck found = check(folder_.path());
@@ -96,7 +96,7 @@ TEST_F(DataCheckTest, EqualImagesInBothParts) {
   EXPECT_EQ(found.classes[0].val, 4);
 }
 
-// Pixels and sizes are compared, not bytes alone: the same bytes as 4x2 and as 2x4 differ.
+// Compares pixels and sizes, not just bytes: the same bytes as 4x2 and as 2x4 are different images.
 TEST_F(DataCheckTest, EqualImagesHaveOneSize) {
   const std::string pixels(3 * 16 * 8, 'x');
   write_text(in("a/wide.ppm"), "P6 16 8 255 " + pixels);
@@ -143,8 +143,8 @@ TEST_F(DataCheckTest, Refuses) {
       is_line(error_of<DataError>([&] { check(folder_.path()); }), "has val/ but no train/"));
 }
 
-// Lists every file whose name begins with bad_, and of the others only those that may be refused or
-// that libjpeg warns of.
+// The check must list every file whose name begins with bad_; of the others, only those that may be
+// refused or for which libjpeg warns.
 TEST(DataCheckEdgeCases, NamesEveryDamagedFile) {
   const char* data = std::getenv("BAREVISION_DATA");
   const fs::path folder = fs::path(data ? data : "../shared/data") / "image_edge_cases";

@@ -12,7 +12,7 @@ inline void write_file(const std::string& path, std::span<const uint8_t> bytes) 
   write_text(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-// A PPM whose pixels are a smooth function of `tag` and the place.
+// A PPM whose pixels are a smooth function of `tag` and the position.
 inline void write_ppm(const std::string& path, int width, int height, int tag) {
   std::string text = "P6\n" + std::to_string(width) + " " + std::to_string(height) + "\n255\n";
   for (int y = 0; y < height; ++y)

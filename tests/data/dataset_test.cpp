@@ -125,7 +125,7 @@ TEST(Dataset, ContentsAreSizesTimesAndFirstBytes) {
   EXPECT_EQ(contents_fingerprint(open("synthetic")), 0u);
 }
 
-// Anything else that has an image's name might never end.
+// Reading something else with an image's name, such as a pipe, might never end.
 TEST(Dataset, TakesRegularFilesAlone) {
   TemporaryFolder folder;
   make_classes(folder.path(), {"x", "y"}, 4);
@@ -150,16 +150,16 @@ TEST(Dataset, TrainAndVal) {
   }
   TemporaryFolder half;
   make_classes(half / "train", {"bus", "car"}, 3);
-  const DataSets sets = open(half.path());  // split as class folders are
+  const DataSets sets = open(half.path());  // split like class folders
   EXPECT_EQ(sets.train->size(), 4);
   EXPECT_EQ(sets.val->size(), 2);
   EXPECT_TRUE(has(sets.description, "(split by --val-fraction)"));
-  TemporaryFolder vehicles;  // a class named train
+  TemporaryFolder vehicles;  // with a class named "train"
   make_classes(vehicles.path(), {"train", "bus"}, 3);
   EXPECT_EQ(open(vehicles.path()).classes, (std::vector<std::string>{"bus", "train"}));
 }
 
-// As labelling tools export them.
+// Names used by labelling tools.
 TEST(Dataset, PartsByOtherNames) {
   const auto parts = [](const std::string& train, const std::string& val) {
     TemporaryFolder folder;
@@ -209,8 +209,8 @@ TEST(Dataset, ValidationImagesOfAnotherFolder) {
                  {has_parts + "Val/ with class folders in it; give --val " + (split / "Val")});
 }
 
-// The split goes by file names, so that a file stays in its part as others come and go, and with
-// any --seed.
+// The split depends on file names, so a file stays in its part when others are added, and with any
+// --seed.
 TEST(Dataset, ASplitIsOfFileNames) {
   TemporaryFolder folder;
   make_classes(folder.path(), {"bus", "car"}, 40);
@@ -255,7 +255,7 @@ TEST(Dataset, RefusedFolders) {
   const std::string address = "cifar-10-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html",
                     for_python = "this is CIFAR-10 for Python; take " + address;
   expect_refused({.path = python.path()}, {for_python});
-  TemporaryFolder above;  // as torchvision's `root`
+  TemporaryFolder above;  // like torchvision's `root`
   fs::create_directories(above / "cifar-10-batches-py");
   write_text(above / "cifar-10-batches-py/data_batch_1", "pickle");
   expect_refused({.path = above.path()}, {above / "cifar-10-batches-py: " + for_python});
@@ -325,7 +325,7 @@ TEST(Dataset, BuiltinMosaics) {
 }
 
 // In images of the class "rows": the pixels of a tile's top row are alike at any tile size, and in
-// most tiles differ from those a quarter below.
+// most tiles they differ from those a quarter tile below.
 TEST(Dataset, BuiltinTilesAreAsLargeAsThePatch) {
   struct Case {
     int size, patch, tile;

@@ -84,7 +84,7 @@ void written(tmsize_t result) {
   if (result < 0) throw std::logic_error("libtiff refuses to write that");
 }
 
-// A tile's rows are a part of the image's; what is beyond the image stays 0.
+// A tile's rows are parts of the image's rows; beyond the image they stay 0.
 void write_tiles(TIFF* tiff, const TiffPage& p) {
   const int pixel = p.samples_per_pixel * p.bits / 8;
   for (int y = 0; y < p.height; y += p.tile)

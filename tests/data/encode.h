@@ -7,17 +7,17 @@
 
 namespace bv::test {
 
-// The samples of TIFF 6.0's tags; rows are padded to whole bytes, 16 bits in the machine's order.
+// Tags of TIFF 6.0 and the samples; rows are padded to whole bytes, 16 bits in the machine's order.
 struct TiffPage {
   int width = 0, height = 0;
-  std::vector<uint8_t> samples = {};  // of all planes, plane by plane if `planar`
+  std::vector<uint8_t> samples = {};  // plane by plane if `planar`
   int bits = 8, samples_per_pixel = 3;
   int photometric = 2;  // RGB; 0: grey, 0 is white; 1: grey; 3: palette; 5: inks; 6: YCbCr
   int compression = 1;  // none; 4: CCITT; 5: LZW; 7: JPEG; 8: Deflate; 32773: PackBits
   int extra = -1;       // meaning of the last sample: 0 anything, 1 premultiplied alpha, 2 alpha
   int orientation = 1;
   int rows_per_strip = 0;  // 0: all
-  int tile = 0;            // its side; 0: strips
+  int tile = 0;            // side of a tile; 0: strips
   bool planar = false;
   const char* mode = "w";  // "wb": big-endian, "w8": BigTIFF
 };
@@ -28,9 +28,9 @@ std::string webp_chunk(const std::string& name, const std::string& content);
 // The chunks of a WebP file after its head, and back.
 std::string webp_chunks(const std::string& file);
 std::string webp_file(const std::string& chunks);
-// Start of an extended file: flags (8: Exif, 16: alpha, 2: animation) and size.
+// The start of an extended WebP file: flags (8: Exif, 16: alpha, 2: animation) and size.
 std::string webp_canvas(int flags, int width, int height);
-// An animation whose first frame is this WebP file, at an even place on the canvas.
+// An animation whose first frame is this WebP file, at an even position on the canvas.
 std::string webp_animation(const std::string& frame, int width, int height, int x, int y,
                            int canvas_width, int canvas_height);
 

@@ -1,4 +1,4 @@
-// JPEGs by libjpeg-turbo; "" if the build lacks it.
+// Encodes JPEGs with libjpeg-turbo; "" if the build lacks it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,7 @@ struct JpegPicture {
   bool progressive = false, arithmetic = false;
   int restart = 0;  // MCUs
   int orientation = 1;
-  // A sample; default: a pattern.
+  // Returns a sample; default: a pattern.
   std::function<uint8_t(int y, int x, int c)> sample = {};
 };
 std::string encode_jpeg(const JpegPicture&);

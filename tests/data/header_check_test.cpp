@@ -1,4 +1,4 @@
-// Headers alone: what a run refuses before its first step.
+// The header check: what a run refuses before its first step.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 namespace bv::test {
 namespace {
 
-// Why a file on disk, of which check_header reads only some blocks, is refused.
+// The reason why a file on disk is refused; check_header reads only some of its blocks.
 std::string refusal(const std::string& bytes) {
   TemporaryFolder folder;
   write_text(folder / "image", bytes);
@@ -55,11 +55,11 @@ TEST(Header, OfEachFormat) {
   EXPECT_EQ(refusal("BM"), "BMP data is cut off");
 }
 
-// The limits of a photo: of its file, and of its decoded size: 134 million pixels, 384 MiB.
+// Limits of a photo: its file's size, and its decoded size: 134 million pixels, 384 MiB.
 TEST(Header, NoMoreThanAGibibyte) {
   TemporaryFolder folder;
   write_text(folder / "huge.ppm", "P6 16384 8192 255 ");
-  std::filesystem::resize_file(folder / "huge.ppm", (size_t{1} << 30) + 1);  // with a hole
+  std::filesystem::resize_file(folder / "huge.ppm", (size_t{1} << 30) + 1);  // a sparse file
   const std::string path = folder / "huge.ppm";
   EXPECT_EQ(error_of<FileError>([&] { RegularFile(path, size_t{1} << 30); }),
             "larger than 1024 MiB");

@@ -1,4 +1,4 @@
-// WebP and TIFF: files that their libraries write, read back; odd and damaged ones.
+// WebP and TIFF: files written by their libraries and read back; unusual and damaged files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Image decode(const std::string& file) { return decode_image(bytes_of(file), 0); 
 std::string refusal(const std::string& file) {
   return error_of<BadImage>([&] { decode(file); });
 }
-// The refusal by the header check at a run's start.
+// The refusal by the header check before a run.
 std::string header_refusal(const std::string& file) {
   const Bytes bytes = bytes_of(file);
   FileView view(bytes);
@@ -101,7 +101,7 @@ TEST_F(Webp, CutOrDamaged) {
   EXPECT_EQ(header_refusal(whole), "no error");
 }
 
-// The check of the header sees its first block alone.
+// The header check reads only the first block.
 TEST_F(Webp, LargerThanABlock) {
   Bytes noise;
   uint32_t random = 1;
@@ -219,7 +219,7 @@ TEST_F(Tiff, OfSeveralPagesTheFirst) {
   EXPECT_EQ(decode(encode_tiff({rgb(5, 4), rgb(9, 8)})).width, 5);
 }
 
-// The message that libtiff would print is the reason.
+// The reason given is the message that libtiff would print.
 TEST_F(Tiff, CutOrDamaged) {
   testing::internal::CaptureStderr();
   for (const int compression : {1, 5, 7, 8, 32773}) {
@@ -251,7 +251,7 @@ TEST_F(Tiff, CutOrDamaged) {
             "damaged or unsupported TIFF (Sorry, can not handle images with 32-bit samples)");
 }
 
-// The tags of a directory, each a number.
+// A directory of tags, each with a number.
 std::string directory(const std::vector<std::pair<int, uint32_t>>& tags) {
   const auto little = [](uint64_t n, int bytes) {
     std::string s;

@@ -1,4 +1,5 @@
-// Decoding: real, odd and damaged files against Pillow's pixels, and small files made here.
+// Decoding: real, unusual and damaged files compared with Pillow's pixels, and small files made
+// here.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -52,7 +53,8 @@ std::vector<NamedDecoder> decoders() {
           {"stb_image", decode_without_turbo}};
 }
 
-// Mean absolute difference to a line of image_reference.txt: of the cells' means, of the samples.
+// Mean absolute differences from a line of image_reference.txt: of the cells' means, of the
+// samples.
 struct Difference {
   double cells = 0, samples = 0;
 };
@@ -145,7 +147,7 @@ TEST(Image, MeetsManifest) {
   EXPECT_EQ(files, 49);
 }
 
-// A file cut off anywhere is noticed; no mutation crashes.
+// A file cut off anywhere is detected; no mutation crashes.
 TEST(Image, CutAndMutatedFiles) {
   if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
   for (const char* name : {"jpeg_17x17.jpg", "jpeg_33x33_restarts.jpg", "png_palette4_32.png",
@@ -258,7 +260,7 @@ TEST(Image, PortableMapsAndBitmaps) {
   EXPECT_THROW(decode_image(bmp, 0), BadImage);
 }
 
-// A JPEG of three components whose scans hold next to nothing.
+// A JPEG of three components whose scans are almost empty.
 Bytes empty_scans(int width, int height, int scans) {
   const auto side = [](int n) { return std::string{char(n >> 8), char(n)}; };
   const auto segment = [&](char marker, const std::string& s) {
@@ -292,7 +294,7 @@ TEST(Image, RefusesCostlyJpegs) {
   }
 }
 
-// stb_image writes beyond its arrays.
+// stb_image would write beyond its arrays.
 TEST(Image, RefusesHuffmanTablesBeyondTheirBounds) {
   const Bytes good = empty_scans(8, 8, 1);
   const auto table = std::find(good.begin() + 80, good.end(), 0xC4) - good.begin();
@@ -334,8 +336,7 @@ TEST(Image, PngMessagesHaveNoBytesOfTheFile) {
             "damaged PNG (unknown kind of critical chunk)");
 }
 
-// The decoders refuse a table that assigns more codes than there are, after they have taken their
-// memory.
+// The decoders allocate their memory before they refuse a table that assigns too many codes.
 TEST(Image, LargeImagesAreDecodedOneAtATime) {
   Bytes file = empty_scans(16384, 8192, 1);
   const auto table = std::find(file.begin() + 80, file.end(), 0xC4) - file.begin();
@@ -360,7 +361,7 @@ TEST(Image, LargeImagesAreDecodedOneAtATime) {
   }
 }
 
-// A GIF of one pixel whose codes each stand for thousands.
+// A GIF of one pixel whose codes each stand for thousands of pixels.
 Bytes long_codes(size_t bytes) {
   constexpr int clear = 256, first = 258, most = 4096;
   std::string data;
@@ -405,7 +406,7 @@ TEST(Image, SizesUpToTheirLimits) {
   EXPECT_TRUE(fits(4097, 4096, 4));
 }
 
-// Addresses alone, without memory behind them.
+// Address space only, without memory behind it.
 TEST(Image, RefusesFilesLargerThanAGibibyte) {
   constexpr size_t bytes = (size_t{1} << 30) + 1;
   void* file = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,4 +1,4 @@
-// Resizing, random choices, and batches that depend on nothing but (seed, epoch, position).
+// Resizing, random choices, and batches that depend only on (seed, epoch, position).
 #include "data/loader.h"
 
 #include <gtest/gtest.h>
@@ -228,7 +228,7 @@ TEST_F(Photos, TheShownPartIsWhatARowHolds) {
       EXPECT_EQ(row_of(o, index), resized(o, index));
     }
   }
-  // 50 x 31: 16 wide, 9.92 high, which is 10; the image in the middle of a square.
+  // 50 x 31 becomes 16 wide and 9.92 high, rounded to 10; the image is in the middle of a square.
   LoaderOptions o = options_;
   const auto wide = [&] {
     int64_t index = 0;
@@ -243,7 +243,7 @@ TEST_F(Photos, TheShownPartIsWhatARowHolds) {
   const double high = std::lround(16.0 * image.height / 50);
   EXPECT_DOUBLE_EQ(border.height, 16 * image.height / high);
   EXPECT_DOUBLE_EQ(border.top, -std::floor((16 - high) / 2) * image.height / high);
-  // A frame of 4 around the scaled image; the window is a part of both.
+  // A frame of 4 around the scaled image; the window may include parts of both.
   o.crop = {.train = TrainCrop::padded, .padding = 4};
   const Window w = random_window({5, 4, uint32_t(wide)}, 16, 16, 16, o.crop);
   const Box padded = Preprocessor(*sets_.train, o, true).shown(wide, 4);
@@ -284,7 +284,7 @@ TEST_F(Photos, AnyRestartGivesTheSameBatches) {
     for (int i = first; i < std::min(first + 3, 12); ++i)
       EXPECT_EQ(copy(loader.next(), o), expected[i]) << first << " " << i;
   }
-  loader.start(0, 0);  // and an end while batches are being prepared
+  loader.start(0, 0);  // and destroyed while batches are being prepared
 }
 
 TEST_F(Photos, RanksShareTheBatch) {
@@ -379,7 +379,7 @@ TEST_F(Photos, EvaluationKeepsTheMiddle) {
   const Copy batch = batches(*sets_.val, o, false, 0, 0, 1)[0];
   EXPECT_EQ(batch.images, expected);
   EXPECT_EQ(batch.crops, (std::vector<int>{0, 0, 0}));
-  o.crop = {};  // the same in training without augmentation
+  o.crop = {};  // the same when training without augmentation
   Loader loader(*sets_.val, o, true);
   loader.start(0, 0);
   std::set<std::vector<uint8_t>> seen;
@@ -409,7 +409,7 @@ TEST_F(Photos, OutOfMemoryNamesTheFile) {
             "huge.jpg: not enough memory to decode it; fewer --workers take less");
 }
 
-// Decoding of the current image is finished, and no other begins.
+// The current image is decoded to its end, and no other is begun.
 TEST_F(Photos, AWaitForABatchCanBeGivenUp) {
   struct Slow : Dataset {
     int64_t size() const override { return 8; }

@@ -1,5 +1,5 @@
-// Mixup and cutmix: how lambda and boxes are distributed, who shares them, and the pixels, which
-// are timm's (tests/golden/training/make_mixing.py).
+// Mixup and cutmix: the distribution of lambda and boxes, which images share them, and the pixels,
+// which equal timm's (tests/golden/training/make_mixing.py).
 #include "data/augment/mixing.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ Mixing each(Mixing m) {
 }
 
 // ---- lambda -------------------------------------------------------------------------------------
-// The distribution function of Beta(a, a) up to 1/2. In t = u^(1/a) the integrand is smooth, and
-// Simpson's rule integrates it.
+// The distribution function of Beta(a, a) up to 1/2. With t = u^(1/a) the integrand is smooth, and
+// is integrated by Simpson's rule.
 double beta_below_half(double a, double x) {
   const auto integral = [a](double to) {
     constexpr int n = 2000;
@@ -61,7 +61,7 @@ TEST(Mixing, LambdaIsBetaDistributed) {
       lambdas.push_back(m.lambda);
     }
     std::ranges::sort(lambdas);
-    double farthest = 0;  // Kolmogorov & Smirnov's distance, at every hundredth
+    double farthest = 0;  // Kolmogorov-Smirnov distance, at multiples of 1/100
     for (size_t i = 0; i < lambdas.size(); i += 100) {
       if (lambdas[i] > 1 - 1e-5) break;  // floats are too coarse there
       farthest =
@@ -103,7 +103,7 @@ void expect_boxes(const Mixing& m, int size, const std::map<Box, double>& expect
   EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom));
 }
 
-// With alpha 1, lambda is uniform, so the square of the side is.
+// With alpha 1, lambda is uniform, and so is the square of the side.
 TEST(Mixing, CutmixBoxesAreTimms) {
   constexpr int size = 6;
   std::map<Box, double> expected;

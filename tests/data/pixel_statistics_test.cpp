@@ -52,7 +52,7 @@ TEST(PixelStatistics, DoNotDependOnTheThreads) {
   EXPECT_EQ(one.of_all_pixels.deviation, five.of_all_pixels.deviation);
 }
 
-// NumPy's, by tests/golden/images/make_pixel_statistics.py.
+// NumPy's values, from tests/golden/images/make_pixel_statistics.py.
 TEST(PixelStatistics, AsNumPyHasThem) {
   const char* data = std::getenv("BAREVISION_DATA");
   const fs::path folder = data ? data : "../shared/data";

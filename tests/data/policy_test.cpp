@@ -1,5 +1,5 @@
-// Policies, their operations and resizing against torchvision, timm and Pillow
-// (tests/golden/images/make_augment_reference.py), and how often each choice is made.
+// Policies, their operations and resizing compared with torchvision, timm and Pillow
+// (tests/golden/images/make_augment_reference.py), and the frequency of each choice.
 #include "data/augment/policy.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ Image part(const Image& image, int top, int left, int height, int width) {
   return result;
 }
 
-// The script's reference.
+// The reference written by that script.
 struct Reference {
   Json about;
   Image sheet;
@@ -68,7 +68,7 @@ using TorchvisionsPolicies = TorchvisionsPictures;
 
 struct Difference {
   int most = 0;
-  double mean = 0, pixels_over_2 = 0, unequal = 0;  // the last two: parts of all
+  double mean = 0, pixels_over_2 = 0, unequal = 0;  // the last two: fractions of all pixels
 };
 Difference compare(const Image& image, const Image& expected) {
   Difference d;
@@ -122,7 +122,7 @@ TEST_F(TorchvisionsPictures, EachOperation) {
     } else {
       EXPECT_LE(d.most, 1) << name;
     }
-    // Pillow's float may round 1.3 times 10 down to 12.
+    // Pillow's float may round 1.3 * 10 down to 12.
     EXPECT_LE(d.unequal, 0.05) << name;
   }
   EXPECT_EQ(names.size(), 16u);  // RandAugment's, and Invert, SolarizeAdd, Hue
@@ -282,8 +282,8 @@ std::string named(const std::string& operation, double magnitude) {
   return text;
 }
 
-// Pearson's chi-square of the operations that `draws` images get against their probabilities: not
-// beyond 5 standard deviations, and no operation without a probability.
+// Compares the operations that `draws` images get with their probabilities, by Pearson's
+// chi-square: at most 5 standard deviations, and no operation of probability 0.
 void expect_frequencies(const Augmentation& a, const Probabilities& expected, int size) {
   std::map<std::string, int> counts;
   for (uint32_t i = 0; i < draws; ++i) {
@@ -309,7 +309,7 @@ void expect_frequencies(const Augmentation& a, const Probabilities& expected, in
   EXPECT_LT(chi_square, freedom + 5 * std::sqrt(2 * freedom));
 }
 
-// One operation from torchvision's space, at a bin or at all of them.
+// One operation from torchvision's space, at one bin or at all bins.
 Probabilities one_of(const Json& space, int bin) {
   Probabilities all;
   for (const auto& [name, op] : space.items()) {
@@ -378,7 +378,7 @@ TEST_F(TorchvisionsPolicies, AutoAugment) {
   }
 }
 
-// Every bin's magnitude, and the pixels that a translation moves by, which are cut off.
+// Every bin's magnitude; translations are truncated to whole pixels.
 TEST_F(TorchvisionsPolicies, Magnitudes) {
   const Json& space = reference().about["spaces"]["ra"];
   for (int bin = 0; bin <= 30; ++bin) {
@@ -424,7 +424,7 @@ TEST(Policies, DaliTakesTwoOfSixteenOnHalfOfTheImages) {
           all[list] += p / 2 / (16 * 15);
   expect_frequencies(a, all, 224);
 
-  // Cutout: a square of 80 about any pixel, cut off at the border. All fills are grey.
+  // Cutout: a square of 80 around any pixel, cut off at the border. All fills are grey.
   double area = 0;
   int cutouts = 0;
   for (uint32_t i = 0; i < 20000; ++i)
@@ -436,7 +436,7 @@ TEST(Policies, DaliTakesTwoOfSixteenOnHalfOfTheImages) {
                   op.at[1] + op.at[3] <= 224 && op.at[2] <= 80 && op.at[3] <= 80);
       area += double(op.at[2]) * op.at[3], ++cutouts;
     }
-  const double mean_side = 80 - 40 * 40 / 224.0;  // less the parts that the borders cut off
+  const double mean_side = 80 - 40 * 40 / 224.0;  // minus the parts cut off by the borders
   EXPECT_NEAR(area / cutouts, mean_side * mean_side, 100);
 }
 

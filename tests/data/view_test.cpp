@@ -1,5 +1,5 @@
-// Parts of images, at the sizes that libjpeg decodes to: the same pixels as in the whole at that
-// size, and close to the whole at full size.
+// Parts of images at the sizes that libjpeg decodes to: the same pixels as the whole at that size,
+// and close to the whole at full size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Image part_of(const std::string& file, int dct_scale, const Region& part) {
   throw std::logic_error("built without libjpeg-turbo");
 }
 
-// Something like a photo: soft shapes, edges in all directions, fine texture, a little noise.
+// Similar to a photo: soft shapes, edges in all directions, fine texture, a little noise.
 uint8_t photo(int y, int x, int c) {
   const double soft = 60 * std::sin(x / 47.0 + c) * std::cos(y / 61.0 - c);
   const double edge = std::sin(x / 23.0 + y / 31.0) * std::sin(y / 17.0) > 0.3 ? 45 : -20;
@@ -122,7 +122,7 @@ std::vector<uint8_t> resized(const Image& image, const Box& box, int height, int
 }
 
 // A photo decoded at each scale and resized, compared with the whole decoded at full size. The
-// loader asks for scales that leave the filter to shrink by 1.25 or more.
+// loader asks for scales at which the filter still shrinks by 1.25 or more.
 TEST_F(Views, ScaledDecodingIsNearTheWhole) {
   const std::string file =
       encode_jpeg({.width = 640, .height = 480, .quality = 90, .sample = photo});
@@ -148,7 +148,7 @@ TEST_F(Views, ScaledDecodingIsNearTheWhole) {
       }
 }
 
-// A part's place is right to a fraction of a scaled pixel, however the photo is turned.
+// A part's position is right to a fraction of a scaled pixel, in every orientation of the photo.
 TEST_F(Views, PartsLieWhereTheyDoInTheImage) {
   if (!have_turbojpeg) GTEST_SKIP() << "built without libjpeg-turbo";
   const auto smooth = [](int y, int x, int c) {
@@ -180,7 +180,7 @@ TEST_F(Views, PartsLieWhereTheyDoInTheImage) {
         EXPECT_LT(d.mean, 1.25) << "orientation " << orientation << ", " << view.dct_scale << "/8";
         EXPECT_LT(d.most, 6) << "orientation " << orientation << ", " << view.dct_scale << "/8";
       }
-      // At full size the image is the rectangle, to the bit.
+      // At full size the decoded part equals the rectangle bit for bit.
       const View whole = decode_view(
           bytes_of(file), [](int h, int w) { return whole_image(h, w); }, of);
       EXPECT_EQ(whole.pixels.pixels, image.pixels);
@@ -197,8 +197,8 @@ TEST_F(Views, BoxesBeyondThePhotoAreRefused) {
             "its box of 2x1 pixels at 1,0 is not inside the photo's 2x1");
 }
 
-// Rows of batches: the same from parts as from whole images in the cache, and near those from whole
-// images at full size.
+// Rows of batches are the same from parts as from cached whole images, and close to those from
+// whole images at full size.
 TEST_F(Views, RowsDontDependOnTheCache) {
   TemporaryFolder folder;
   for (int i = 0; i < 8; ++i) {

@@ -32,9 +32,9 @@ namespace {
 constexpr uint64_t all_mutants = 20000;
 constexpr unsigned max_seconds = 10;
 
-// The memory that a reader may allocate per byte of its file, besides a fixed cost: small items
-// take more in memory than in a file, most of all in a JSON tree, which only files of bounded size
-// become.
+// The memory that a reader may allocate per byte of its file, besides a fixed amount: small items
+// take more in memory than in a file, most of all as a JSON tree, which is built only from files of
+// bounded size.
 constexpr size_t fixed_bytes = 64 << 10, tensor_factor = 16, tree_factor = 256;
 
 std::string with_length(const std::string& header, const std::string& data) {
@@ -84,7 +84,7 @@ class Fuzzer {
 
   std::string counts() const { return std::to_string(accepted_) + " read, the rest refused\n"; }
 
-  // The problem; empty if there is none.
+  // Runs one mutant. Returns the problem; empty if there is none.
   std::string run(uint64_t number) {
     Mutator mutator(number);
     switch (number % 10) {
@@ -164,7 +164,7 @@ class Fuzzer {
     });
   }
 
-  // Uses a checkpoint's numbers as a resumed run does.
+  // Uses a checkpoint's numbers like a resumed run.
   void resume(const Checkpoint& c) {
     require_reachable(c, {.batches = loader_.batches_per_epoch(), .accumulate = 1, .epochs = 1000},
                       "mutant");

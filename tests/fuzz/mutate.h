@@ -14,10 +14,10 @@ class Mutator {
   size_t below(size_t n) { return n ? size_t(random_() % n) : 0; }
   bool one_in(size_t n) { return below(n) == 0; }
 
-  // One to four of: bytes flipped or set, cut, grown, pieces taken out, doubled or moved, numbers
-  // changed.
+  // Applies one to four of: flip or set bytes, cut, grow, remove, double or move pieces, change
+  // numbers.
   void damage(std::string& bytes);
-  // Replaces one decimal number by another, likely an impossible one.
+  // Replaces a decimal number by another, probably an impossible one.
   void change_number(std::string& text);
 
  private:

@@ -1,5 +1,4 @@
-// The main loop of a program that feeds a reader mutants: FIRST [COUNT] on the command line, else
-// all.
+// The main loop of a fuzz program: takes FIRST [COUNT] on the command line, or runs all mutants.
 #pragma once
 #include <cstdio>
 #include <cstdlib>
@@ -8,8 +7,8 @@
 
 namespace bv::test::fuzz {
 
-// Fuzzer: run(number) returns what went wrong with that mutant, or nothing; counts(), in
-// lines, what became of all. `again` is what to call it by. Returns the program's exit code.
+// Fuzzer: run(number) returns the problem of that mutant, or nothing; counts() returns lines about
+// the outcomes of all. `again`: the command that repeats a mutant. Returns the program's exit code.
 template <class Fuzzer>
 int run_mutants(const char* again, int argc, char** argv, uint64_t all, unsigned max_seconds) {
   using Number = unsigned long long;

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// From the sanitizers' headers, which not every compiler installs.
+// Declared here, because not every compiler installs the sanitizers' headers.
 extern "C" {
 int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, size_t),
                                               void (*on_free)(const volatile void*));
@@ -24,7 +24,7 @@ extern "C" const char* __ubsan_default_options() { return "halt_on_error=1:print
 namespace bv::test::fuzz {
 namespace {
 
-// Global because hooks and signal handlers can reach nothing else. One mutant is read at a time.
+// Global, because hooks and signal handlers can reach nothing else. One mutant is read at a time.
 struct Watch {
   uint64_t mutant = 0;
   bool on = false;
@@ -75,7 +75,7 @@ size_t end_watch() {
   return watch.most > watch.limit ? watch.most : 0;
 }
 
-// Limits processor time, which a busy machine doesn't lengthen; and waiting, to ten times that.
+// Limits processor time, which a busy machine doesn't lengthen, and waiting, to ten times as much.
 void arm(unsigned seconds) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
   setitimer(ITIMER_PROF, &limit, nullptr);

@@ -7,10 +7,10 @@ namespace bv::test::fuzz {
 
 // Starts recording allocations; more than `bytes` at a time is a failure.
 void begin_watch(uint64_t mutant, size_t bytes);
-// Stops; returns the peak memory, or 0 if it stayed within the limit.
+// Stops recording; returns the peak memory, or 0 if it stayed within the limit.
 size_t end_watch();
-// A mutant that computes longer, or waits ten times as long, ends the program, reporting its
-// number; so does a crash. 0: no limit.
+// Ends the program, reporting the mutant's number, if the mutant computes longer than this or waits
+// ten times as long; a crash does the same. 0: no limit.
 void arm(unsigned seconds);
 
 }  // namespace bv::test::fuzz

@@ -6,8 +6,8 @@ their model (strict) and compares logits (make peers; then build/peers/bin/pytho
 
 WEIGHTS  .safetensors with our metadata (model, image_size, mean, std; patch_size of a ViT)
 IMAGES   uint8 pixels [B, image_size, image_size, 3]: .npy or raw bytes
-LOGITS   float32 [B, classes], what our model made of them in evaluation: .npy or raw little-endian
-Exit code 0 where every logit is within the tolerance (relative to the largest, if that is above 1).
+LOGITS   float32 [B, classes], our model's output for them in evaluation: .npy or raw little-endian
+Exit code 0 if every logit is within the tolerance (relative to the largest logit, if that is above 1).
 """
 
 import argparse
@@ -31,12 +31,12 @@ def read_weights(path):
 
 
 def count_blocks(weights, prefix):
-    """How many of prefix0., prefix1. ... there are, so that cut-down models load too."""
+    """The number of layers prefix0., prefix1. ..., so that smaller models load, too."""
     return 1 + max(int(name[len(prefix) :].split(".")[0]) for name in weights if name.startswith(prefix))
 
 
 def peer_model(weights, metadata):
-    """The model that the file is of."""
+    """The model that the file belongs to."""
     model = metadata["model"]
     if model in peer_models.TIMM:
         classes = weights["head.weight"].shape[0]

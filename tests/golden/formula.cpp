@@ -151,7 +151,7 @@ Summary summarize(std::string_view name, std::span<const float> values) {
   Summary s{};
   for (const float v : values) {
     s.norm += double(v) * v;
-    // In this order a NaN replaces what was there, and stays.
+    // Compared in this order, a NaN replaces the maximum and stays.
     if (!(std::abs(v) <= s.max)) s.max = std::isnan(s.max) ? s.max : std::abs(v);
   }
   s.norm = std::sqrt(s.norm);

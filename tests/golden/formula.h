@@ -1,5 +1,5 @@
-// Golden files: what PyTorch with timm and torchvision computed from weights and pictures that a
-// formula gives, the same bits in formula.py and here (formula.py states it), and a reader of the
+// Golden files: results of PyTorch with timm and torchvision for weights and pictures from a
+// formula that gives the same bits in formula.py, which states it, and here; and a reader of these
 // files.
 #pragma once
 #include <cstddef>
@@ -21,36 +21,35 @@ std::vector<uint8_t> images(int batch, int size);     // [batch, size, size, 3]
 std::vector<int32_t> labels(int batch, int classes);  // [batch]
 std::vector<size_t> sample_indices(std::string_view name, size_t count);
 
-// What a golden file keeps of a tensor.
+// The values that a golden file has for a tensor.
 struct Summary {
   double norm, max;  // L2; largest magnitude
   std::vector<double> projections, samples;
 };
 Summary summarize(std::string_view name, std::span<const float> values);
 
-// Empty if `got` is `want` within `tolerance`: norm and projections relative to the norm, samples
-// and maximum relative to the largest element; else a line that says by how much it is off. A NaN
-// is never within.
+// Empty if `got` equals `want` within `tolerance`: norm and projections relative to the norm,
+// samples and maximum relative to the largest element; else a line with the difference. NaN never
+// passes.
 std::string difference(const Summary& got, const Summary& want, double tolerance);
 
 struct GoldenTensor {
   std::vector<int64_t> shape;
   Summary summary;
-  double float32_error;  // of PyTorch's own, relative to the largest element; 0: not stated
+  double float32_error;  // of PyTorch's own fp32, relative to the largest element; 0: unknown
 };
 struct Model {
   std::string model;  // our name
   int image_size = 0, patch_size = 0, classes = 0, batch = 0;
-  std::string sizes;  // a JSON object: those that aren't the model's own
+  std::string sizes;  // a JSON object: sizes that differ from the model's
   GraphOptions options;
-  uint32_t seed = 0, epoch = 0, position = 0;  // what the masks of its dropout are drawn by
+  uint32_t seed = 0, epoch = 0, position = 0;  // for drawing the dropout masks
   int64_t parameters = 0;
   double loss = 0;
   std::vector<double> logits;  // [batch, classes], in training
-  std::vector<double>
-      heads;  // [2, batch, classes], whose mean these are; empty for a model with one
-  // Where they differ: without dropout, with the running statistics as one step of training leaves
-  // them. Else empty.
+  std::vector<double> heads;   // [2, batch, classes], with mean `logits`; empty for one head
+  // Logits of evaluation, if they differ: without dropout, with the running statistics after one
+  // step of training. Else empty.
   std::vector<double> evaluation_logits;
   std::map<std::string, GoldenTensor> gradients;  // of every parameter, of the mean loss
   std::map<std::string, GoldenTensor> buffers;    // after that step
@@ -58,7 +57,7 @@ struct Model {
 Model read_model(const std::string& name);  // "vit_tiny_224", "resnet34"
 
 struct OptimizerState {
-  std::vector<double> weight, m, v;  // m, v: empty where the optimizer has none
+  std::vector<double> weight, m, v;  // m, v: empty if the optimizer lacks them
 };
 struct OptimizerCase {
   std::string name, kind;  // kind: sgd adam adamw
@@ -76,7 +75,7 @@ struct Optimizers {
 };
 Optimizers read_optimizers();
 
-// Values that formula.py gave.
+// Values computed by formula.py.
 struct FormulaCheck {
   std::string name;
   std::vector<int64_t> shape;

@@ -1,7 +1,7 @@
-"""Weights, pictures and projection vectors by a formula, so that golden files need not hold them.
+"""Weights, pictures and projection vectors from a formula, so that golden files need not contain them.
 
-formula.h is the same in C++: both give the same bits. Everything is derived from the words of
-Philox4x32-10 under a key that is a name's FNV-1a hash:
+formula.h does the same in C++, with the same bits. Everything is derived from the output words of
+Philox4x32-10, with the FNV-1a hash of a name as the key:
 
   word(name, i)       word i % 4 of philox(fnv1a64(name), counter i / 4)
   signed(name, i)     ((word >> 8) - 2^23) / 2^23, exact in fp32: uniform in [-1, 1)
@@ -35,7 +35,7 @@ def key_of(name):
 
 
 def philox(key, counter, c2=0, c3=0):
-    """[n, 4] words for n counters of 64 bits (uint64 [n]) and an upper half that all share."""
+    """[n, 4] words for n counters of 64 bits (uint64 [n]) with a common upper half."""
     low = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     c0, c1 = counter & low, counter >> half

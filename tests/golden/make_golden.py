@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Writes the golden files beside it, with PyTorch, timm and torchvision in float64 (make peers; then
-build/peers/bin/python tests/golden/make_golden.py [NAME...]). float32_error in a file is how far PyTorch's
-own float32 is from it, as the tests measure it: logits absolute, tensors by their largest element.
+"""Writes the golden files next to it, with PyTorch, timm and torchvision in float64 (make peers; then
+build/peers/bin/python tests/golden/make_golden.py [NAME...]). float32_error in a file is the error of PyTorch's
+own float32, measured like the tests: logits absolute, tensors relative to their largest element.
 
-Image sizes of the residual networks are chosen: where an activation lies so close to 0, or two so close to
-each other, that rounding decides what ReLU or max pool passes on, gradients jump. `margin` in a file says
-how far from that it is, in largest float32 errors of the layer.
+The image sizes of residual networks are chosen with care: if an activation is close to 0, or two are close to
+each other, rounding decides what ReLU or max pool passes on, and gradients jump. `margin` in a file is the
+distance from that, in largest float32 errors of the layer.
 """
 
 import json
 import pathlib
 import sys
 
-sys.dont_write_bytecode = True  # no litter in the source tree
+sys.dont_write_bytecode = True  # no .pyc files in the source tree
 import formula
 import numpy as np
 import peer_models
@@ -47,7 +47,7 @@ LEAST_MARGIN = 0.9
 
 
 def write(name, content):
-    """JSON with one line for each tensor or case; 9 digits keep fp32 values exactly."""
+    """JSON with one line per tensor or case; 9 digits represent fp32 values exactly."""
 
     def text(value):
         if isinstance(value, float):
@@ -78,7 +78,7 @@ def watch_kinks(model, seen):
 
 
 def margin(seen64, seen32):
-    """How far the nearest decision of a ReLU or max pool is from falling otherwise, in largest errors."""
+    """Distance of the nearest decision of a ReLU or max pool from the opposite one, in largest errors."""
     least = float("inf")
     for (module, x), (_, x32) in zip(seen64, seen32):
         error = (x - x32).abs().max()
@@ -94,7 +94,7 @@ def margin(seen64, seen32):
 
 
 class Mask(nn.Module):
-    """In place of a dropout: the mask that ours draws, of the first tokens of each image alone or of all."""
+    """Replaces a dropout by our mask, for the first tokens of each image or for all."""
 
     def __init__(self, case, layer, drop, of_images=False, tokens=None):
         super().__init__()
@@ -150,7 +150,7 @@ DROPOUT = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "dr
 
 
 def run_model(case, dtype):
-    """Runs the case, computing in dtype. Returns float64 arrays, and the inputs of its kinks."""
+    """Runs the case in dtype. Returns float64 arrays, and the inputs of its ReLUs and max pools."""
     sizes = {k: v for k, v in case.items() if k not in ("model", "classes", "batch", *DROPOUT)}
     model = peer_models.create(case["model"], case["classes"], **sizes).to(dtype).train()
     if "seed" in case:
@@ -226,7 +226,7 @@ def make_model(name, case):
 
 # ---- optimizers ----------------------------------------------------------------------------------
 TENSORS = [("first.weight", [3, 5]), ("first.bias", [7]), ("second.weight", [2, 10])]
-GRADIENT_SCALES = [1 / 4, 1 / 64, 1 / 2]  # the clip bites in the first and third step only
+GRADIENT_SCALES = [1 / 4, 1 / 64, 1 / 2]  # clipping is active in the first and third step only
 LEARNING_RATES = [0.1, 0.05, 0.02]
 BASE = dict(momentum=0.0, nesterov=False, betas=[0.9, 0.999], eps=1e-8, weight_decay=0.0, clip=0.0)
 OPTIMIZERS = [
@@ -283,7 +283,7 @@ def make_optimizers():
 
 
 def make_formula_check():
-    """A few values, so that the C++ version of the formula is checked on its own."""
+    """A few values to check the C++ version of the formula on its own."""
     checks = []
     for name, shape in [
         ("cls_token", [1, 1, 192]),

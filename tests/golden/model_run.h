@@ -1,5 +1,5 @@
-// A model on a device with given weights, for one batch of the golden pictures: forward,
-// backward, and what came of it. No trainer, no loader: what is tested is graph, plan and kernels.
+// Runs a model on a device with given weights, for one batch of the golden pictures: forward,
+// backward and results. Without trainer and loader, it tests graph, plan and kernels.
 #pragma once
 #include <map>
 #include <memory>
@@ -14,20 +14,20 @@ namespace bv::test::golden {
 
 class ModelRun {
  public:
-  // dtype: what the graph computes in; logits, losses and values are read of fp32 ones.
+  // dtype: of the graph's computation; logits, losses and values are returned in fp32.
   ModelRun(std::unique_ptr<Backend>, const Model&, DType dtype = DType::fp32);
 
   const Graph& graph() const { return graph_; }
   Parameters& parameters() { return parameters_; }
   void set_formula_weights();
-  // Of images(batch, image_size) with mean and std 0.5.
+  // On images(batch, image_size), with mean and std 0.5.
   void forward();  // in training
   void evaluate();
   void backward();  // of the mean loss
   std::vector<float> logits() const { return download(graph_.logits()); }
   std::vector<float> values(const std::string& tensor) const;  // of the graph
   std::vector<float> losses() const { return download(graph_.loss()); }
-  // In the shapes of files.
+  // In the shapes that files have.
   std::map<std::string, HostTensor> gradients() const { return parameters_.get_gradients(); }
   std::map<std::string, HostTensor> weights() const { return parameters_.get_weights(); }
 

@@ -1,4 +1,4 @@
-"""The models of this project as timm and torchvision have them, by our names."""
+"""timm's and torchvision's versions of this project's models, by our names."""
 
 from collections import OrderedDict
 
@@ -13,7 +13,7 @@ TIMM = {
     "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
     "vit_large_distilled": "deit_base_distilled_patch16_224",
 }
-# Sizes other than timm's.
+# Sizes that timm doesn't have.
 SIZES = {"vit_large_distilled": dict(embed_dim=1024, depth=24, num_heads=16)}
 TORCHVISION = {
     "resnet34": dict(block=BasicBlock, layers=[3, 4, 6, 3]),
@@ -24,7 +24,7 @@ NAMES = [*TIMM, *TORCHVISION]
 
 
 def add_pre_logits(model, features):
-    """The layer before the head that timm's ViTs had until 0.6, under the names that it had."""
+    """The layer before the head in timm's ViTs until 0.6, with its names there."""
     layer = OrderedDict(fc=nn.Linear(model.embed_dim, features), act=nn.Tanh())
     model.pre_logits = nn.Sequential(layer)
     model.head = nn.Linear(features, model.num_classes)
@@ -32,7 +32,7 @@ def add_pre_logits(model, features):
 
 
 def create(model, classes, image_size=224, patch_size=16, depth=None, layers=None, representation_size=0):
-    """depth, layers: other numbers of blocks than the model's own, of a ViT and of a residual network."""
+    """depth, layers: numbers of blocks that differ from the model's, for a ViT and a residual network."""
     if model in TIMM:
         sizes = {**SIZES.get(model, {}), **({"depth": depth} if depth else {})}
         made = timm.create_model(

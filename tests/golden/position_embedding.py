@@ -1,5 +1,5 @@
-# Prints the cases of tests/engine/files/weights_test.cpp (needs PyTorch and timm): position embeddings of a
-# formula, resized by timm; of each the sum of squares and some rows.
+# Prints the cases of tests/engine/files/weights_test.cpp (needs PyTorch and timm): position
+# embeddings from a formula, resized by timm; for each, the sum of squares and some rows.
 import torch
 from timm.layers import resample_abs_pos_embed
 

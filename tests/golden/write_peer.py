@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes weights as others have them: timm's or torchvision's model in a .safetensors file without metadata,
-and, if asked, its logits for the golden pictures in evaluation. A model with running statistics has seen
+"""Writes weights as other programs do: timm's or torchvision's model in a .safetensors file without metadata and,
+on request, its logits for the golden pictures in evaluation. A model with running statistics has been trained on
 one batch.
 
   write_peer.py MODEL OUT.safetensors [--image-size 224 --patch-size 16 --classes 1000 --batch 2]

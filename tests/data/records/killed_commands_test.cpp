@@ -1,4 +1,4 @@
-// Partial files of a killed command are removed by the next one that writes there.
+// A killed command's partial files are removed by the next command that writes there.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ class KilledCommands : public ProgramTest {
 };
 
 TEST_F(KilledCommands, PackLeavesItsFolderToTheNext) {
-  // Takes a while to read.
+  // A large file, which takes a while to read.
   write_text(in("photos/class0/large.ppm"), "P6 16384 8191 255 ");
   fs::resize_file(in("photos/class0/large.ppm"), 18 + 3 * uint64_t{16384} * 8191);
   go("data list photos large.txt");
@@ -68,10 +68,10 @@ TEST_F(KilledCommands, WhoStillWritesIsLeftAlone) {
   const auto killed = writes("new/back"), alive = writes("new/back");
   ASSERT_TRUE(come_to("new", 2));
   const std::string left = partial("back", alive->pid());
-  ASSERT_TRUE(come_to("new/" + left, 2));  // with its lock
+  ASSERT_TRUE(come_to("new/" + left, 2));  // the partial file and its lock
   kill(killed->pid(), SIGKILL);
   killed->wait();
-  // A partial file of another name isn't removed either.
+  // A partial file with another name isn't removed.
   fs::create_directory(in("new/back.partial-x"));
   fs::create_directory(in("new/" + partial("backs", killed->pid())));
   go("data unpack out new/back");

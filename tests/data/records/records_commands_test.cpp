@@ -32,7 +32,7 @@ class RecordCommands : public ProgramTest {
     EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
     EXPECT_EQ(names_in(folder_.path()), before) << words;
   }
-  // All files below, with their contents.
+  // All files below a folder, with their contents.
   std::map<std::string, std::string> files_of(const std::string& folder) const {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(in(folder)))
@@ -180,7 +180,7 @@ TEST_F(RecordCommands, TrainingFromRecordsIsTrainingFromTheFolder) {
               contents(in("b/last/weights.safetensors")));
   EXPECT_EQ(losses(in("a")), losses(in("b")));
   EXPECT_EQ(last_metric(in("a"), "epoch", "val_loss"), last_metric(in("b"), "epoch", "val_loss"));
-  // Stopped in the middle of an epoch, and resumed.
+  // A run stopped in the middle of an epoch is resumed.
   go(words + "--data out/x.index --out c --save-every 2steps --steps 2");
   go("--resume c --steps 5");
   EXPECT_TRUE(contents(in("a/last/weights.safetensors")) ==
@@ -191,13 +191,13 @@ TEST_F(RecordCommands, TrainingFromRecordsIsTrainingFromTheFolder) {
   go("preview --config b/config.json --count 4 --out seen");
   go("preview --config a/config.json --count 4 --out seen_of_folder");
   EXPECT_EQ(contents(in("seen/sheet.png")), contents(in("seen_of_folder/sheet.png")));
-  // Other names are other data.
+  // Records with other names are different data.
   const std::string index = contents(in("out/x.index"));
   write_text(in("out/x.index"), replaced(index, "class0/0.ppm", "class0/9.ppm"));
   const Finished other = run("--resume b --steps 6");
   EXPECT_EQ(other.code, 2);
   EXPECT_TRUE(has(other.errors, "its files or classes have changed since the run in b began"));
-  // The same images in other files are reported.
+  // The same images in other files lead to a warning.
   write_text(in("out/x.index"), index);
   fs::last_write_time(in("out/x-00000-of-00002.tfrecord"), fs::file_time_type::clock::now());
   EXPECT_TRUE(has(go("--resume b --steps 6").output, "have other sizes, times or contents"));
@@ -217,7 +217,7 @@ TEST_F(RecordCommands, BadRecordsEndARunOrAreSkipped) {
                   "checksum is wrong (--on-bad-image skip"));
   const Finished skipped = go(words + "--out b --on-bad-image skip");
   EXPECT_TRUE(has(skipped.output + skipped.errors, "skipped bad image out/x-00000-of-00001"));
-  // Without an index it is seen before the first step.
+  // Without an index, the damage is found before the first step.
   fs::remove(in("out/x.index"));
   const std::string record = "out/x-00000-of-00001.tfrecord: record 0 at byte 0: ";
   const Finished refused = run(words + "--out c");
@@ -246,7 +246,7 @@ TEST_F(RecordCommands, CocoBecomesPicturesOfItsObjects) {
   EXPECT_EQ(files_of("back"), files_of("coco"));
   const DataSets sets = open_dataset({.path = in("out"), .val_fraction = 0.7});
   EXPECT_EQ(sets.train->size() + sets.val->size(), 9);
-  // An object's image is its box of the photo, and all of a photo is in one part.
+  // An object's image is its box in the photo, and a photo is in one part with all its objects.
   std::set<std::string> train, val;
   for (const auto& [part, names] : {std::pair(sets.train.get(), &train), {sets.val.get(), &val}})
     for (int64_t i = 0; i < part->size(); ++i) {
@@ -332,7 +332,7 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
   EXPECT_EQ(go("data unpack tools back").output, "back: 10 pictures\n");
   EXPECT_EQ(files_of("back").size(), 10u);
   EXPECT_TRUE(files_of("back").contains("train/1/train-00000-of-00002-0000000.png"));
-  // Cut off, with and without the index made from the rest.
+  // The file is truncated, with and without the index made from the rest.
   write_text(in("tools/train/train-00001-of-00002"),
              contents(in("tools/train/train-00001-of-00002")).substr(0, 300));
   fs::remove(in("tools/train.index"));

@@ -1,4 +1,4 @@
-// How long a large data set takes to open, and how much memory.
+// The time and memory that opening a large data set takes.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -20,7 +20,8 @@ double processor_seconds(const rusage& use) {
          double(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
 }
 
-// A million in 2 s and 200 MB; here a tenth of it. Sanitizers take more of both.
+// A million images open in 2 s and 200 MB; this tests a tenth of that. Sanitizers need more of
+// both.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int64_t more = 10;
 #else
@@ -43,7 +44,7 @@ TEST(RecordsStart, OpensManyRecordsAtOnce) {
   write_text(folder / "many-00000-of-00001.tfrecord", "");
   std::filesystem::resize_file(folder / "many-00000-of-00001.tfrecord", count * size);
   index = {};
-  // In a process of its own, whose peak memory is measured.
+  // Runs in its own process, whose peak memory is measured.
   Child child([&] {
     rusage before{}, after{};
     write_text("/proc/self/clear_refs", "5");  // forgets what the parent once had

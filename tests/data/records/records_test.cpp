@@ -1,4 +1,4 @@
-// Data sets of TFRecords: the index, refusals, and equality with the folder they came from.
+// Data sets of TFRecords: the index, refusals, and equality with the packed folder.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -136,7 +136,7 @@ TEST_F(Records, AreTheFolderTheyWerePackedFrom) {
       << sets.train->name(0);
   EXPECT_EQ(sets.description,
             in("packed") + ", 18 train, 2 val (split by --val-fraction), 2 classes");
-  // An index without the rows of one shard, as an empty shard has none.
+  // An index without the rows of one shard, as if that shard were empty.
   std::string rest;
   for (const std::string& line : split(contents(in("packed/some.index")), '\n'))
     if (!line.empty() && !has(line, "some-00001-of")) rest += line + "\n";
@@ -147,7 +147,7 @@ TEST_F(Records, AreTheFolderTheyWerePackedFrom) {
                                "the first some-00001-of-00003"});
 }
 
-// The data is told of each image once, in the order of use and before it is asked for it.
+// The data set is told of each image once, in the order of use and before it is read.
 TEST(RecordsLoader, SaysWhatComesNext) {
   struct Listener : Dataset {
     int64_t size() const override { return 50; }
@@ -240,7 +240,7 @@ TEST_F(Records, FingerprintFollowsNamesLabelsAndClasses) {
   text[row] = '1';
   write_text(in("a/x.index"), text);
   EXPECT_NE(print("a"), print("b"));
-  // A class without images does no harm, a single one is.
+  // A class without images is allowed; a single class is refused.
   const std::string more = replaced(contents(in("b/y.index")), "1 bee\n", "1 bee\n# class 2 cow\n");
   write_text(in("b/y.index"), more);
   EXPECT_EQ(open_dataset({.path = in("b")}).classes.size(), 3u);
@@ -270,7 +270,7 @@ TEST_F(Records, DamageIsSaidWithFileRecordAndOffset) {
       "): the checksum of the record's length is wrong, or it is not the file "
       "that was indexed"));
   EXPECT_TRUE(read(second + 500).ends_with("): the record's checksum is wrong"));
-  // Cut off in its last two records, it has two bad images.
+  // A file truncated in its last two records has two bad images.
   write_text(file, whole.substr(0, index.rows[18].offset + 20));
   const DataSets cut = open_dataset({.path = in("packed"), .val_fraction = 0});
   const std::string why = "the file was cut off at " + std::to_string(index.rows[18].offset + 20) +
@@ -278,11 +278,11 @@ TEST_F(Records, DamageIsSaidWithFileRecordAndOffset) {
   cut.train->image(17, 0);
   for (const int64_t i : {18, 19})
     EXPECT_EQ(error_of<BadImage>([&] { cut.train->image(i, 0); }), why);
-  // Bytes that no index lists do no harm: if bad records are skipped, the rest of a file may be
-  // left out.
+  // Bytes that no index lists are ignored: with bad records skipped, the rest of a file may be
+  // missing.
   write_text(file, whole + "x");
   EXPECT_EQ(open_dataset({.path = in("packed"), .val_fraction = 0}).train->image(19, 0).height, 44);
-  // Another file.
+  // Another file's contents.
   write_text(file, framed_record(std::string(100, 'x')) + whole);
   EXPECT_EQ(error_of<BadImage>([&] {
               open_dataset({.path = in("packed"), .val_fraction = 0}).train->image(0, 0);
@@ -340,7 +340,7 @@ TEST_F(Records, OfTensorFlowAreReadWithAndWithoutIndex) {
   check(found);
   ASSERT_EQ(found.notes.size(), 1u);
   EXPECT_TRUE(has(found.notes[0], "were read for their labels; ./launcher data index"));
-  // An .idx of other records, where imagenet-tools puts it.
+  // An .idx of other records, in the place where imagenet-tools writes it.
   const std::string idx = in("tools/idx_files/train/train-00000-of-00002.idx");
   write_text(idx, "0 10\n");
   EXPECT_TRUE(is_line(refusal("tools"), idx + ": is not of "));
@@ -352,7 +352,7 @@ TEST_F(Records, OfTensorFlowAreReadWithAndWithoutIndex) {
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: the file is empty"));
   write_text(file, std::string(100, 'x'));
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: not a TFRecord file"));
-  // Left out and counted, with all records after it.
+  // The record is skipped and counted, with all records after it.
   const auto skipped = [&](const std::string& bytes, size_t left) {
     write_text(file, bytes);
     const ScannedSet set = scan_records(in("tools"), find_record_sets(in("tools")),

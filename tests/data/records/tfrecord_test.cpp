@@ -1,4 +1,4 @@
-// TFRecord framing, against bytes that TensorFlow's and TensorBoard's writers make.
+// TFRecord framing, compared with the bytes of TensorFlow's and TensorBoard's writers.
 #include "data/records/tfrecord.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ std::string hex(std::string_view bytes) {
 }
 
 TEST(TfRecord, ChecksumsAreCrc32c) {
-  // RFC 3720, B.4; leveldb's mask of it.
+  // RFC 3720, B.4; and the mask of leveldb applied to it.
   const std::string zeros(32, '\0');
   EXPECT_EQ(crc32c(std::as_bytes(std::span(zeros))), 0x8a9136aau);
   EXPECT_EQ(masked_checksum(zeros), ((0x8a9136aau >> 15) | (0x8a9136aau << 17)) + 0xa282ead8u);

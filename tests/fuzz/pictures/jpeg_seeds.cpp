@@ -1,4 +1,4 @@
-// JPEGs by libjpeg-turbo; without it, one by stb_image_write and one that libjpeg-turbo wrote.
+// JPEGs written by libjpeg-turbo; in a build without it, one by stb_image_write and a stored one.
 #include "data/decode/decode.h"
 #include "tests/data/encode_jpeg.h"
 #include "tests/fuzz/pictures/seeds.h"

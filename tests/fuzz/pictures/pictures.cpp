@@ -1,8 +1,7 @@
-// Feeds damaged pictures of every format to decode_image, JPEGs to both of its decoders. A mutant
-// passes if it is decoded to an image of its size or refused by a BadImage of one line, and takes
-// memory in proportion to its pixels and no more than some seconds; parts of JPEGs must be what the
-// whole is there. Built with the address and
-// undefined-behaviour sanitizers:
+// Feeds damaged pictures of every format to decode_image, and JPEGs to both of its decoders. A
+// mutant passes if it is decoded to an image of its size or refused by a BadImage of one line,
+// takes memory in proportion to its pixels and at most a few seconds; parts of JPEGs must equal the
+// same parts of the whole. Built with the address and undefined-behaviour sanitizers:
 //   fuzz_pictures [FIRST [COUNT]]    mutants by number; each depends on its number and the seeds
 //   FUZZ_SECONDS=1200 fuzz_pictures [FIRST]    as many as that time allows
 #include <algorithm>
@@ -38,7 +37,7 @@ class PictureFuzzer {
  public:
   uint64_t decoded() const { return decoded_; }
 
-  // The problem; empty if there is none.
+  // Runs one mutant. Returns the problem; empty if there is none.
   std::string run(uint64_t number) {
     Mutator m(number);
     const Seed& seed = seeds_[m.below(seeds_.size())];
@@ -70,7 +69,7 @@ class PictureFuzzer {
   }
 
  private:
-  // A file that the check of headers refuses must not decode.
+  // A file that the header check refuses must not decode, either.
   static Image decode(const std::vector<uint8_t>& bytes, int at_least) {
     std::string refusal;
     try {
@@ -118,7 +117,7 @@ class PictureFuzzer {
     return 0;
   }
 
-  // `file_pixels`: of the picture, where what is decoded may be a small region of it.
+  // `file_pixels`: the picture's pixels, if only a small region of it may be decoded.
   std::string watched(uint64_t number, const std::vector<uint8_t>& bytes, size_t scale,
                       const std::function<Image()>& decode, size_t file_pixels = 0) {
     std::string problem;
@@ -148,14 +147,15 @@ class PictureFuzzer {
     return problem;
   }
 
-  // The front of one picture and the rest of another.
+  // Joins the front of one picture with the rest of another.
   void cross(Mutator& m, Format format, std::string& file) {
     const Seed& other = seeds_[m.below(seeds_.size())];
     if (other.format != format) return;
     file = file.substr(0, m.below(file.size())) + other.bytes.substr(m.below(other.bytes.size()));
   }
 
-  // A size that the data doesn't have, up to giants; of a JPEG also many copies of its last scan.
+  // Claims a size that the data doesn't have, up to huge ones; for a JPEG also repeats its last
+  // scan.
   static void claim(Mutator& m, Format format, std::string& file) {
     const auto put = [&](size_t at, int bytes, bool big_endian) {
       const size_t value = m.below(size_t{1} << (1 + m.below(16)));
@@ -177,7 +177,7 @@ class PictureFuzzer {
       for (size_t n = m.below(60); n; --n) file.insert(scan, last);
   }
 
-  // Changes a little-endian file's width, height, or a strip's or tile's share of them.
+  // Changes a little-endian TIFF's width, height, or the size of a strip or tile.
   static void claim_tiff(Mutator& m, std::string& file) {
     constexpr std::array<char, 5> tags = {'\x00', '\x01', '\x16', '\x42', '\x43'};
     for (size_t n = 1 + m.below(3); n; --n) {
@@ -193,7 +193,7 @@ class PictureFuzzer {
     return char(m.one_in(2) ? m.below(256) : odd[m.below(odd.size())]);
   }
 
-  // The headers, which are few of a picture's bytes, decide most.
+  // Damages the headers: they are few bytes but decide most.
   static void damage_start(Mutator& m, std::string& file) {
     for (size_t n = 1 + m.below(3); n; --n)
       file[m.below(std::min<size_t>(file.size(), 80))] = odd_byte(m);

@@ -55,7 +55,7 @@ std::string compressed(std::string bytes) {
   return out;
 }
 
-// The rows of an image, each after its filter's number.
+// The rows of an image, each preceded by its filter's number.
 std::string png_rows(int width, int height, int bits_per_pixel) {
   std::string rows;
   if (width == 0) return rows;
@@ -84,7 +84,7 @@ std::string png(int depth, int colour, bool interlaced, bool transparency) {
          chunk("IEND", "");
 }
 
-// Grey, 8x6, with Huffman tables of its own, which the compressor here doesn't write.
+// Grey, 8x6, with its own Huffman tables, which the compressor here doesn't write.
 constexpr const char* png_with_tables =
     "89504e470d0a1a0a0000000d4948445200000008000000060800000000db6e8027000000284944415478da25"
     "89810d00200cc2dae9ff7771968a90942610542e13476068868535773aeff0f700a27604053d1a2ff1000000"
@@ -102,7 +102,7 @@ std::vector<std::string> png_seeds() {
   return files;
 }
 
-// An information header of 12 (old), 40, 108 or 124 bytes; masks where bits are 16 or 32.
+// An information header of 12 (old), 40, 108 or 124 bytes; with masks for 16 or 32 bits.
 std::string bmp(int bits, uint32_t header, int height) {
   constexpr int width = 9;
   const bool old = header == 12, masked = !old && (bits == 16 || bits == 32);
@@ -137,7 +137,7 @@ std::vector<std::string> pnm_seeds() {
           "P6 3 2 65535\n" + pattern(36), "P5\n4 4\n1000\n" + pattern(32)};
 }
 
-// Codes of 9 bits and more by Lempel, Ziv and Welch, in blocks of up to 255 bytes.
+// LZW codes of 9 bits and more, in blocks of up to 255 bytes.
 std::string gif_data(const std::string& pixels) {
   constexpr int clear = 256, end = 257, most = 4096;
   std::string bytes;
@@ -247,7 +247,7 @@ std::vector<std::string> found_seeds() {
   constexpr uintmax_t small = 24 << 10;
   const char* data = std::getenv("BAREVISION_DATA");
   const fs::path folder = fs::path(data ? data : "../shared/data") / "image_edge_cases";
-  std::map<fs::path, std::string> files;  // in the order of their names
+  std::map<fs::path, std::string> files;  // ordered by name
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(folder, none))
     if (entry.file_size() > 0 && entry.file_size() <= small)

@@ -12,14 +12,14 @@ struct Seed {
   std::string bytes;
 };
 
-// Made here, and the small files of BAREVISION_DATA's image_edge_cases where they exist.
+// Pictures made here, and the small files of BAREVISION_DATA's image_edge_cases if they exist.
 std::vector<Seed> picture_seeds();
 
 std::vector<std::string> jpeg_seeds();
 
 std::string from_hex(const std::string& digits);
 
-// Writes the checksum of every whole chunk.
+// Writes the checksum of every complete chunk.
 void sign_png(std::string& file);
 
 }  // namespace bv::test::fuzz

@@ -1,7 +1,7 @@
 // Feeds damaged records, indexes, lists and COCO files to their readers. A mutant passes if it is
-// read or refused by one line that names the file, and of a record its number and offset, and takes
-// memory in proportion to its bytes.
-// Built with the address and undefined-behaviour sanitizers:
+// read or refused by one line that names the file (for a record also its number and offset), and
+// takes memory in proportion to its bytes. Built with the address and undefined-behaviour
+// sanitizers:
 //   fuzz_records [FIRST [COUNT]]    mutants by number; each depends only on its number
 #include <algorithm>
 #include <cstdio>
@@ -43,9 +43,9 @@ constexpr size_t max_labels = 1000000, names_of_a_list = max_labels * sizeof(std
 struct Case {
   const char* kind;
   std::string bytes;               // the mutant
-  std::vector<std::string> named;  // one of these is in a refusal
+  std::vector<std::string> named;  // a refusal must contain one of these
   std::function<void()> read;
-  size_t names = 0;  // bytes of names that aren't in it
+  size_t names = 0;  // bytes of names that are not in the file
 };
 
 const std::string of_record = "x.tfrecord: record ";
@@ -80,7 +80,7 @@ class RecordFuzzer {
         R"("name":"cat"}]})";
   }
 
-  // Outcomes of each kind's mutants.
+  // The outcomes of each kind of mutant.
   std::string counts() const {
     std::string text;
     for (const auto& [kind, count] : counts_)
@@ -89,7 +89,7 @@ class RecordFuzzer {
     return text;
   }
 
-  // The problem; empty if there is none.
+  // Runs one mutant. Returns the problem; empty if there is none.
   std::string run(uint64_t number) {
     Mutator m(number);
     switch (number % 8) {
@@ -152,7 +152,7 @@ class RecordFuzzer {
     return {"Examples", payload, {""}, [payload] { parse_example(payload); }};
   }
 
-  // Files of records, whose checksums mostly are right: damage is for what is behind them.
+  // Files of records, mostly with right checksums: the damage is meant for the parser after them.
   Case records(Mutator& m) {
     std::string file;
     std::vector<IndexRow> rows;

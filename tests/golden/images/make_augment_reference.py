@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes augment_reference.json and augment_reference.png: what torchvision, timm and Pillow make of two
-pictures, and what torchvision's policies draw (make peers; then
+"""Writes augment_reference.json and augment_reference.png: the results of torchvision, timm and Pillow for
+two pictures, and the draws of torchvision's policies (make peers; then
 build/peers/bin/python tests/golden/images/make_augment_reference.py).
 
 The sheet holds the small picture (SIZE x SIZE) and its operations as tiles of SIZE x SIZE, COLUMNS in a row,

@@ -1,4 +1,4 @@
-"""Writes image_reference.txt: what Pillow makes of the images in image_edge_cases that are `ok`.
+"""Writes image_reference.txt: Pillow's pixels of the images in image_edge_cases that are `ok`.
 
     python make_image_reference.py ../../../shared/data/image_edge_cases > image_reference.txt
 

@@ -1,9 +1,9 @@
-"""Writes pixel_statistics.json: mean and deviation of the pixels of class folders, as data stats prints them.
+"""Writes pixel_statistics.json: mean and deviation of the pixels of class folders, as printed by data stats.
 
     python make_pixel_statistics.py ../../../shared/data/seedlings ../../../shared/data/flowers > pixel_statistics.json
 
-of_each_image: averages of each image's mean and deviation, the latter over n - 1 pixels, as torch.std has it by
-default; of_all_pixels: of all pixels together. Values in 0-1; images whole, alpha over white.
+of_each_image: the averages of each image's mean and deviation, the latter over n - 1 pixels, torch.std's
+default; of_all_pixels: over all pixels together. Values in 0-1; whole images, alpha over white.
 """
 import json
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Reads what `data pack` has written with TensorFlow and DALI, and compares every picture and label with
-the list that it was packed from.
+"""Reads the output of `data pack` with TensorFlow and DALI, and compares every picture and label with the
+list it was packed from.
 
   python3 tests/golden/records/check_records.py LIST OUT NAME    needs tensorflow; DALI if it is there"""
 

@@ -2,8 +2,8 @@
 """Writes ema.json: timm's ModelEmaV3 over 50 updates of the tensors of make_golden.py's optimizers, in float64
 (make peers; then build/peers/bin/python tests/golden/training/make_ema.py).
 
-Update s takes 0.1 * signed(NAME/gradientS) from each tensor. timm's warm-up with gamma 9 and power 1 is a decay of
-t / (t + 9); its update number is one higher than ours, since with its first it copies the weights. Buffers are
+Update s subtracts 0.1 * signed(NAME/gradientS) from each tensor. timm's warm-up with gamma 9 and power 1 is a decay
+of t / (t + 9); its update number is one higher than ours, since its first update copies the weights. Buffers are
 copied (exclude_buffers).
 """
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes mixing.json: timm's Mixup of normalised images, its targets and SoftTargetCrossEntropy of some logits (make
-peers; then build/peers/bin/python tests/golden/training/make_mixing.py).
+"""Writes mixing.json: timm's Mixup of normalised images, its targets, and SoftTargetCrossEntropy of some logits
+(make peers; then build/peers/bin/python tests/golden/training/make_mixing.py).
 
-timm mixes row i with row B - 1 - i, we row b with row b ^ 1: its row i is our row 2 i, its row B - 1 - i our row
-2 i + 1. Images and logits are formulas of small integers, so that both sides have the same.
+timm mixes row i with row B - 1 - i, we mix row b with row b ^ 1: timm's row i is our row 2 i, its row B - 1 - i our
+row 2 i + 1. Images and logits are formulas of small integers, so both sides have the same.
 """
 
 import pathlib
@@ -33,7 +33,7 @@ def logits():
 
 
 class Recorded(timm.data.mixup.Mixup):
-    """With what was drawn: of all rows, of each of timm's rows or of the first half of them."""
+    """Also returns the draws: one for all rows, one for each row, or one for each of the first half."""
 
     def _params_per_batch(self):
         self.drawn = super()._params_per_batch()

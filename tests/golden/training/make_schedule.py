@@ -2,9 +2,9 @@
 """Writes schedule.json: the learning rates of PyTorch's and timm's schedulers over 1,000 epochs, stepped epoch
 by epoch as their training loops do (make peers; then build/peers/bin/python tests/golden/training/make_schedule.py).
 
-A case: `options` by our names, `scheduler` it is the rate of, `lr` as [epoch, rate] of sampled epochs: the first,
-the last, some between, and those around each jump. `updates` instead: of a scheduler that counts updates,
-[update, rate], with `updates_per_epoch`. Warm-ups are left out: ours reaches the peak with its last update.
+A case has `options` by our names, `scheduler`, the scheduler used, and `lr` as [epoch, rate] for sampled epochs: the
+first, the last, some between, and those around each jump. For a scheduler that counts updates it has `updates`
+instead, [update, rate], with `updates_per_epoch`. Warm-ups are left out: ours reaches the peak with its last update.
 """
 
 import json
@@ -91,7 +91,7 @@ def cases():
                begin=20, schedule="poly", lr=0.1, decay_rate=2, warmup_epochs=20)
     yield case("torch PolynomialLR", rates_of_torch("PolynomialLR", 0.1, total_iters=EPOCHS, power=0.9),
                schedule="poly", lr=0.1, decay_rate=0.9)
-    # Counted by updates, 3 an epoch.
+    # A scheduler that counts updates, 3 per epoch.
     by_updates = dict(count=3 * EPOCHS, t_in_epochs=False)
     yield case("timm CosineLRScheduler", rates_of_timm("CosineLRScheduler", 0.5, t_initial=3 * EPOCHS, lr_min=1e-5, **by_updates),
                updates_per_epoch=3, lr=0.5, min_lr=1e-5, **cosine)
