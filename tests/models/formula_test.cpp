@@ -1,5 +1,5 @@
-// The formula of the golden files gives here what it gave in Python, and the comparer of summaries
-// refuses what it should.
+// The formula of the golden files gives the same values here as in Python, and the comparer of
+// summaries refuses wrong values.
 #include "tests/golden/formula.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// A ViT's step in 16 bits on the stand-in as different chips: what a chip's table of choices
-// changes, the gradients of linear layers' weights, agrees to fp32's rounding, and all agree with
-// PyTorch's float64 to bf16's.
+// A ViT's step in 16 bits on the stand-in as different chips. The chips choose different kernels
+// for the weight gradients of linear layers; these agree to fp32's rounding, and all with PyTorch's
+// float64 to bf16's.
 #ifdef BAREVISION_SIMT
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(GoldenChips, GradientsInBf16AreTheSameButForTheOrderOfSums) {
   const Model model = read_model("vit_tiny_32");
   const Gradients before = gradients_on("sm_80", model), after = gradients_on("sm_90", model);
   ASSERT_EQ(before.size(), after.size());
-  constexpr double bf16 = .05;  // of 12 blocks' roundings: twice what they make here
+  constexpr double bf16 = .05;  // roundings of 12 blocks: twice the error found here
   int others = 0;
   for (const auto& [name, gradient] : after) {
     const Summary want = model.gradients.at(name).summary;

@@ -1,5 +1,4 @@
-// The reference of tests/golden/training/make_mixing.py, and the images and logits it was made
-// from.
+// The reference of tests/golden/training/make_mixing.py, and its images and logits.
 #pragma once
 #include <optional>
 #include <string>

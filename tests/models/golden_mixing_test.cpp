@@ -26,7 +26,7 @@ class GoldenMixing : public testing::TestWithParam<Device> {
   const std::optional<golden::MixingReference> reference_ = golden::mixing();
 };
 
-// Normalised so that a level is its own value.
+// Normalised so that each pixel level keeps its value.
 TEST_P(GoldenMixing, ImagesAreTimms) {
   const auto& r = *reference_;
   for (const int patch : {1, 4})

@@ -19,7 +19,7 @@ size_t count_of(const std::vector<int64_t>& shape) {
   return count;
 }
 
-// The tensors in flat arenas, each from a multiple of `chunk` on.
+// The tensors in flat arenas, each starting at a multiple of `chunk`.
 class Update {
  public:
   Update(const Optimizers& all, const OptimizerCase& c)

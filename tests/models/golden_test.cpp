@@ -1,7 +1,7 @@
 // Whole models against PyTorch with timm and torchvision, computed there in float64
 // (tests/golden/make_golden.py): logits, loss and the gradient of every parameter; running
-// statistics and what evaluation makes of them. Where build/peers is (make peers), also weights
-// files of either side in the other.
+// statistics and evaluation with them. If build/peers exists (make peers), also exchanges weights
+// files with them in both directions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ TEST_P(Golden, NamesAndShapesAreThoseOfPyTorch) {
   EXPECT_EQ(static_cast<int64_t>(graph.parameter_count()), golden_.parameters);
 }
 
-// softmax(q k + q b) = softmax(q k) for every key bias b: its gradient is what rounding leaves.
+// softmax(q k + q b) = softmax(q k) for every key bias b: its gradient is only rounding error.
 void expect_no_key_bias_gradient(const std::string& name, const std::vector<float>& dbias,
                                  double largest) {
   const size_t C = dbias.size() / 3;
@@ -101,7 +101,7 @@ TEST_P(Golden, LogitsLossAndGradients) {
   }
 }
 
-// Without dropout: the mean of both heads.
+// Evaluation without dropout: the mean of both heads.
 using GoldenEvaluation = Golden;
 TEST_P(GoldenEvaluation, Logits) {
   run_->evaluate();
@@ -120,7 +120,7 @@ TEST_P(GoldenStatistics, AfterOneStepAndInEvaluation) {
   for (const auto& [name, tensor] : weights) EXPECT_EQ(after.at(name).data, tensor.data) << name;
 }
 
-// The whole ResNet-34 would add nothing on the stand-in but time.
+// The whole ResNet-34 would only add time on the stand-in.
 std::vector<GoldenCase> cases_of(const std::vector<const char*>& models) {
   std::vector<GoldenCase> cases;
   for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::simt, DeviceKind::cuda})
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenStatistics,
                                                      "resnet50_5_blocks", "resnext50_5_blocks"})),
                          title);
 
-// A model of each kind, in PyTorch's hands and back.
+// A model of each kind, loaded by PyTorch and back.
 class Peer : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -171,7 +171,7 @@ class Peer : public testing::TestWithParam<const char*> {
 TEST_P(Peer, LoadsOurWeightsAndGivesOurLogits) {
   ModelRun ours(make_cpu_backend(2, false), model_);
   ours.parameters().initialise(7);
-  ours.forward();  // of a residual network's statistics one step
+  ours.forward();  // updates a residual network's statistics once
   ours.evaluate();
   write("images", images(model_.batch, model_.image_size));
   write("logits", ours.logits());

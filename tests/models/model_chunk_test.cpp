@@ -93,14 +93,14 @@ TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
     EXPECT_EQ(graph.nodes()[static_cast<size_t>(r.end)].name.substr(0, 7), "blocks.");
     EXPECT_LT(r.end, r.before) << "the last product is for the next block alone";
   }
-  // A block has some 16 tensors of its input's size; two are kept.
+  // A block has about 16 tensors of its input's size; two are kept.
   EXPECT_LT(recomputed.saved_bytes, kept.saved_bytes / 4);
   EXPECT_LT(recomputed.saved_bytes + recomputed.scratch_bytes,
             (kept.saved_bytes + kept.scratch_bytes) / 3);
 }
 
-// A convolution's backward computes the sums of the batch norm before it, unless another process
-// has that one.
+// A convolution's backward computes the sums of the batch norm before it, unless that is in another
+// process.
 TEST(Plan, FusesBackwardsWithinASlice) {
   const Graph graph = small_resnet(square_input(2, 32, 1), DType::fp32, small_classes);
   const int cut = graph.cuts()[1], count = node_count(graph);
@@ -115,8 +115,8 @@ TEST(Plan, FusesBackwardsWithinASlice) {
   EXPECT_EQ(&graph.backward(cut, {0, cut}), &reader.backward);
 }
 
-// The fused backward of the next block's first node needs what the block's last batch norm read:
-// the block has run forward again by then.
+// The fused backward of the next block's first node needs the input of the block's last batch norm,
+// so the block must be recomputed before it.
 TEST(Plan, RecomputedBlocksThatEndInABatchNormRunBeforeItsReader) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = small_resnet(square_input(2, 32, 1), DType::fp32, small_classes);

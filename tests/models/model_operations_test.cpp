@@ -1,6 +1,6 @@
-// Every operation that the models run, once on every device: it takes their shapes, and what it
-// computes of usual numbers is finite. KernelTable checks that it is right. `make resources` has
-// the size of each kernel's blocks from here.
+// Runs every operation of the models once on every device: it must accept their shapes, and its
+// results on usual numbers must be finite. KernelTable checks that they are right. `make resources`
+// gets the block sizes of each kernel from here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,14 +22,14 @@ struct ModelRun {
 };
 void PrintTo(const ModelRun& run, std::ostream* stream) { *stream << run.name; }
 
-// The models at sizes that the stand-in runs in seconds.
+// The models at sizes that take seconds on the stand-in.
 std::vector<ModelRun> model_runs() {
   std::vector<std::vector<std::string>> models{{"vit_tiny", "--image-size", "224", "--drop-rate",
                                                 "0.1", "--attn-drop-rate", "0.1",
                                                 "--drop-path-rate", "0.1", "--layer-decay", "0.7",
                                                 "--ema", "0.9", "--representation-size", "192"}};
   for (const std::string& model : known_models())
-    if (model != "vit_large_distilled")  // vit_large and vit_tiny_distilled have its operations
+    if (model != "vit_large_distilled")  // vit_large and vit_tiny_distilled cover its operations
       models.push_back({model, "--image-size", model == "vit_tiny" ? "224" : "64"});
   std::vector<ModelRun> runs;
   for (const Device& device : devices_to_test())

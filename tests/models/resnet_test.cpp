@@ -105,7 +105,7 @@ double distance(const Weights& got, const Weights& want) {
     for (size_t i = 0; i < tensor.data.size(); ++i) {
       largest = std::max<double>(largest, std::fabs(tensor.data[i]));
       const double e = std::fabs(tensor.data[i] - got.at(name).data[i]);
-      error = e <= error ? error : e;  // NaN comes through
+      error = e <= error ? error : e;  // keeps NaN
     }
     if (!(error / largest <= worst)) worst = error / largest;
   }
@@ -124,8 +124,8 @@ TEST(Resnet, SyncedBatchNormOnSeveralProcessesIsThatOfOne) {
         expect_of_ranks(std::stoi(ranks), "synced-batchnorm " + device);
 }
 
-// Without it each process takes its own batch's statistics, and the running ones are their mean: of
-// the first layer's means that is the mean over all images.
+// Without it each process uses its own batch's statistics, and the running ones are averaged: for
+// the first layer's means, this is the mean over all images.
 TEST(Resnet, RunningStatisticsAreTheMeanOverTheProcesses) {
   expect_of_ranks(2, "mean-statistics cpu");
   if (is_built(DeviceKind::simt)) expect_of_ranks(2, "mean-statistics simt");
@@ -216,7 +216,7 @@ int mean_statistics(Communicator& peers, Backend& backend, DeviceKind device) {
   const Weights got = own.weights();
   for (const auto& [name, tensor] : got)
     for (const float x : tensor.data)
-      if (peers.all_reduce_scalar(x) != 2.0 * x) return 1;  // all have the same
+      if (peers.all_reduce_scalar(x) != 2.0 * x) return 1;  // all ranks have the same
   const auto another = make_backend(device, {.index = 0, .threads = 1});
   Rig alone(s, nullptr, *another);
   alone.update(0, lr);

@@ -1,5 +1,5 @@
-// A small residual network of all that the real ones are made of: a stem, a plain block, one that
-// halves the image with groups and a projection around it.
+// A small residual network with every part of the real ones: a stem, a plain block, and a block
+// with groups and a projection that halves the image.
 #pragma once
 #include "models/graph/nodes.h"
 

@@ -1,5 +1,5 @@
-// The stand-in's 16-bit types beside those of CUDA's own headers, which work on the host as well:
-// equal bit by bit.
+// The stand-in's 16-bit types compared bit by bit with those of CUDA's own headers, which work on
+// the host as well.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -43,8 +43,8 @@ TEST_F(Conversions, Every16BitValueToFloat) {
     }
 }
 
-// Every 16-bit value's float, the middle between it and the next, and the floats on either side of
-// these; and every 1021st of all floats.
+// Every 16-bit value's float, the midpoint to the next, and the floats on either side of these; and
+// every 1021st of all floats.
 TEST_F(Conversions, FloatsTo16Bits) {
   for (const auto& [cuda, simt] : both()) {
     const auto is_same = [&, &cuda = cuda, &simt = simt](uint32_t f) {

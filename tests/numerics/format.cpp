@@ -9,8 +9,8 @@
 namespace bv::test {
 namespace {
 
-// std::ldexp and std::ilogb for exponents of double's normal numbers, inline: every element of
-// every test passes here.
+// std::ldexp and std::ilogb for exponents of double's normal numbers; inline, since every element
+// of every test is converted here.
 double scaled(double v, int exponent) {
   return v * std::bit_cast<double>(uint64_t(1023 + exponent) << 52);
 }
@@ -37,7 +37,7 @@ uint32_t bits_of(double v, Format f) {
   const uint32_t infinity = ((1u << f.exponent_bits) - 1) << f.fraction_bits;
   if (std::isnan(v)) return sign | infinity | 1u << (f.fraction_bits - 1);
   if (std::isinf(v)) return sign | infinity;
-  // In units, a normal number's fraction has its leading one, which the exponent's field absorbs.
+  // Counted in units, a normal number includes its leading one, which the exponent field absorbs.
   const int unit = f.unit(v);
   const auto fraction = uint32_t(scaled(std::fabs(v), -unit));
   const uint32_t exponent = uint32_t(unit - (1 - f.bias() - f.fraction_bits));

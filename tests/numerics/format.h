@@ -8,8 +8,7 @@
 
 namespace bv::test {
 
-// v as an element of that dtype holds it: rounded to nearest, ties to even, infinity beyond the
-// largest number.
+// v as stored in that dtype: rounded to nearest, ties to even, infinity beyond the largest number.
 double held(double v, DType);
 std::vector<double> held(std::vector<double>, DType);
 

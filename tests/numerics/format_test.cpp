@@ -65,7 +65,7 @@ TEST(Format, EveryWordComesBack) {
         EXPECT_TRUE(std::isnan(decode(encode({v}, dtype), dtype).at(0)));
       else
         EXPECT_EQ(word(v, dtype), in);
-      // The compiler's own, and what a bf16 is: the upper half of a float.
+      // The compiler's own type; a bf16 is the upper half of a float.
       const double other = dtype == DType::fp16 ? double(std::bit_cast<_Float16>(in))
                                                 : double(std::bit_cast<float>(uint32_t{in} << 16));
       EXPECT_TRUE(v == other || (std::isnan(v) && std::isnan(other))) << w;

@@ -22,7 +22,7 @@ class TestValues {
   std::vector<double> normal(size_t n, double mean = 0, double deviation = 1) {
     std::vector<double> values(n);
     for (double& v : values) {
-      double sum = -6;  // of twelve uniforms: mean 0, variance 1
+      double sum = -6;  // sum of twelve uniforms: mean 0, variance 1
       for (int i = 0; i < 12; ++i) sum += uniform();
       v = float(mean + deviation * sum);
     }

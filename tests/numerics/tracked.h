@@ -1,8 +1,8 @@
-// A number in double precision that knows how far a correct fp32 computation may be from it: beside
-// the value, the variance of the error that fp32 rounding of every intermediate result brings (each
-// rounding an independent error of 2^-24 relative). So tolerances follow from the operation and its
-// data, and grow with the square root of a sum's length, not with anyone's guess. Where a kernel
-// for 16 bits holds an intermediate result in these, in_16_bits() adds that rounding.
+// A number in double precision that also tracks how far a correct fp32 computation may be from it:
+// the variance of the error from rounding every intermediate result to fp32 (each rounding an
+// independent error of 2^-24 relative). Tolerances therefore follow from the operation and its
+// data, and grow with the square root of a sum's length, not by guesswork. If a 16-bit kernel
+// stores an intermediate result in 16 bits, in_16_bits() adds that rounding.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -16,13 +16,13 @@ struct Tracked {
   static constexpr double rounding = 0x1p-24;
 
   double value = 0, variance = 0;
-  double lost = 0;  // a bound of what flushing to zero changes besides (flushed_to_zero)
+  double lost = 0;  // bound of the additional error from flushing to zero (flushed_to_zero)
 
   Tracked() = default;
   Tracked(double exact) : value(exact) {}  // NOLINT: an exact number is one
   Tracked(double v, double error_variance, double lost_at_most = 0)
       : value(v), variance(error_variance), lost(lost_at_most) {}
-  // A computed number, rounded to fp32 `times` over.
+  // A computed number, rounded to fp32 `times` times.
   static Tracked computed(double v, double error_variance, double lost_at_most, double times = 1) {
     const double r = times * rounding * v;
     return {v, error_variance + r * r, lost_at_most};
@@ -59,29 +59,29 @@ inline Tracked sqrt(Tracked a) {
   const double s = std::sqrt(a.value);
   return Tracked::computed(s, s == 0 ? 0 : a.variance / (4 * s * s), s == 0 ? 0 : a.lost / (2 * s));
 }
-// A result of an instruction with .ftz, such as ex2.approx.ftz. Where its error may take it below
-// fp32's smallest normal number, 2^-126, it may be 0: all of it is lost, which is 2^-126 at most,
-// beside that error. Later operations multiply the loss by their factors; sums add magnitudes,
-// since all their terms may be cut.
+// The result of an instruction with .ftz, such as ex2.approx.ftz. If its error may take it below
+// fp32's smallest normal number, 2^-126, it may become 0: then all of it is lost, at most 2^-126,
+// in addition to that error. Later operations multiply the loss by their factors; sums add
+// magnitudes, since all their terms may be flushed.
 inline Tracked flushed_to_zero(Tracked a) {
   constexpr double smallest_normal = 0x1p-126, deviations = 5;
   const double size = std::fabs(a.value);
   if (size - deviations * std::sqrt(a.variance) < smallest_normal) a.lost += size;
   return a;
 }
-// An error that is uniform up to half an ulp, of the scale at which it is largest: a kernel may
-// scale before or after. fp16's subnormal numbers are as far apart as at a scale of 1. In fp32 the
-// number itself.
+// Adds an error that is uniform up to half an ulp, at the scale where that is largest: a kernel may
+// scale before or after rounding. fp16's subnormal numbers have the spacing of a scale of 1. In
+// fp32, returns the number itself.
 inline Tracked in_16_bits(Tracked a, DType dtype) {
   if (dtype == DType::fp32) return a;
   const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));
   return {a.value, a.variance + r * r / 3, a.lost};
 }
-// A sum of `terms` products of 16-bit factors, as tensor cores make it: each block of 4 to 16 of
-// them is cut off, not rounded (simt/device/tensor_cores.h). With S_j the sum after block j
-// the loss is about 2^-24 S_j each time: blocks / 2 times the last one's if the sum grows evenly.
-// How it wanders multiplies the variance that rounding every term has, by terms / 96. In fp32 the
-// number itself.
+// A sum of `terms` products of 16-bit factors as tensor cores compute it: each block of 4 to 16 of
+// them is truncated, not rounded (simt/device/tensor_cores.h). With S_j the sum after block j, each
+// truncation loses about 2^-24 S_j: in total blocks / 2 times the last loss if the sum grows
+// evenly. Its variation multiplies the variance of rounding every term by terms / 96. In fp32,
+// returns the number itself.
 inline Tracked on_tensor_cores(Tracked sum, double terms, DType dtype) {
   if (dtype == DType::fp32) return sum;
   const double bias = std::ceil(terms / 4) * Tracked::rounding * std::fabs(sum.value) / 2;

@@ -1,5 +1,5 @@
-// "Add an operation" in docs/kernels.md, held against what the operations in the tree touch: the
-// list is right if each of them is in each file of it, and no other file is about all of them.
+// Compares "Add an operation" in docs/kernels.md with the files that the tree's operations touch:
+// each operation must be in each listed file, and no other file may be about all of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class AddOperation : public testing::Test {
       (path.find("NAME") == path.npos ? fixed_ : named_).insert(path);
   }
 
-  // The files of NAME.cpp, NAME.cu ... that are whole operations: {"loss", {"Metrics", ...}}.
+  // Names NAME.cpp, NAME.cu ... with the operations they contain: {"loss", {"Metrics", ...}}.
   static std::map<std::string, std::vector<std::string>> operations() {
     const std::string table = contents("kernels/kernels.h"), word = "KernelTable<";
     const size_t begin = table.rfind(word) + word.size();
@@ -81,7 +81,7 @@ TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
       if (const std::string kind = entry.path().extension();
           kind == ".h" || kind == ".cpp" || kind == ".cu" || kind == ".cuh")
         sources[entry.path()] = without_comments(contents(entry.path()));
-  std::set<std::string> everywhere;  // files that have to do with all operations
+  std::set<std::string> everywhere;  // files that mention all operations
   bool first = true;
   for (const auto& [name, ops] : operations_by_file)
     for (const std::string& op : ops) {

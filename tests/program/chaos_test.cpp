@@ -1,7 +1,7 @@
 // Runs that are killed, stopped, denied their files or contacted by strangers at random times, and
-// resumed until they are done. A trial passes if the run then has the weights, or the losses, of an
-// undisturbed one. `make test` makes a few trials; `make chaos SECONDS=1200` repeats them for that
-// long, TRIALS=200 ONLY=StoppedAtAnyMoment makes that many of one kind, and SEED=... repeats them.
+// resumed until they finish. A trial passes if the run then has the weights, or the losses, of an
+// undisturbed run. `make test` runs a few trials; `make chaos SECONDS=1200` runs them for that
+// long, TRIALS=200 ONLY=StoppedAtAnyMoment runs that many of one kind, and SEED=... repeats them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int steps = 8;
 const std::string model = on_vit + "--data cifar --batch 6 --save-every 2steps --out run --keep 2 ";
-// A stopped process is soon found out; one that nobody disturbs may wait long for a busy machine.
+// A stopped process is found soon; an undisturbed run on a busy machine may need long waits.
 const std::string soon = "--timeout 2 ", patient = "--timeout 60 ";
 const std::string until = "--steps " + std::to_string(steps) + " ";
 
@@ -58,7 +58,7 @@ class Chaos : public ProgramTest {
     random_.seed(unsigned(seed_));
   }
 
-  // Makes trials: a few, or for their share of the time.
+  // Runs trials: a few, or for their share of the time.
   template <class Trial>
   void repeat(const std::string& name, int few, Trial trial) {
     const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 13.0, start = seconds_now();
@@ -89,7 +89,7 @@ class Chaos : public ProgramTest {
            until;
   }
 
-  // The run that nobody disturbs.
+  // The undisturbed run.
   void reference(int processes) {
     std::filesystem::remove_all(in("run"));
     go("-n " + std::to_string(processes) + " " + model + more_ + always_ + patient + until);
@@ -100,7 +100,7 @@ class Chaos : public ProgramTest {
   void expect_same_weights(int processes) {
     EXPECT_TRUE(contents(in("run/last/weights.safetensors")) == references_.at(processes));
   }
-  // Each step logged once, with the loss of the undisturbed run.
+  // Each step must be logged once, with the loss of the undisturbed run.
   void expect_losses(double tolerance) const {
     const std::vector<double> ours = losses(in("run"));
     ASSERT_EQ(ours.size(), losses_.size());
@@ -108,8 +108,8 @@ class Chaos : public ProgramTest {
       EXPECT_NEAR(ours[i], losses_[i], tolerance * std::abs(losses_[i])) << "step " << i + 1;
   }
 
-  // One attempt that something ends, or that gets to its end. `changing`: by any number of
-  // processes, on any device.
+  // One attempt that is ended or runs to its end. `changing`: with any number of processes, on any
+  // device.
   void disturbed_attempt(bool changing) {
     const int processes = changing ? 1 + below(3) : 2;
     const bool simt = changing && is_built(DeviceKind::simt) && below(3) == 0;
@@ -139,7 +139,7 @@ class Chaos : public ProgramTest {
     EXPECT_FALSE(run.anyone_left());
   }
 
-  // One attempt of a run that ends early if the stage can still be found.
+  // One attempt of a run that is ended early if the stage's process can still be found.
   void end_a_stage(const std::string& words, int stage, int signal, int microseconds) {
     Program run(folder_.path(), words + start_or_resume() + "--timeout 5 ");
     usleep(unsigned(below(microseconds)));
@@ -149,14 +149,13 @@ class Chaos : public ProgramTest {
     EXPECT_FALSE(run.anyone_left());
     if (!found || end.code == 0) return;
     EXPECT_EQ(end.code, signal == SIGKILL ? 128 + SIGKILL : 1) << end.errors;
-    // "answered for 5 s" or, where it was stopped on its last way, "ended 5 s after the others
-    // did".
+    // "answered for 5 s" or, if it was stopped while leaving, "ended 5 s after the others did".
     const std::string how = signal == SIGKILL ? " was killed by SIGKILL" : " has not ";
     EXPECT_TRUE(has(end.errors, "rank " + std::to_string(stage) + how)) << end.errors;
   }
 
-  std::string more_;    // words of a new run, besides the model's
-  std::string always_;  // of a resumed one, too
+  std::string more_;    // a new run's arguments, besides the model's
+  std::string always_;  // arguments of a resumed run, too
   const int seed_ = number("BAREVISION_CHAOS_SEED", int(getpid()));
   std::mt19937 random_;
   std::map<int, std::string> references_;
@@ -183,7 +182,7 @@ TEST_F(Chaos, KilledAndResumedOnOthers) {
   });
 }
 
-// A process for each stage: as many stages as come, the bits are those of one process.
+// One process per stage: for any number of stages, the bits are those of one process.
 TEST_F(Chaos, StagesKilledAndResumedAsOthers) {
   more_ = "--micro-batches 2 ";
   reference(1);
@@ -200,8 +199,8 @@ TEST_F(Chaos, StagesKilledAndResumedAsOthers) {
   });
 }
 
-// A user who stops a run, at start, in a step, a save or an evaluation. With AVX2 oneDNN keeps data
-// below the stack pointer, which no signal handler may touch.
+// A user stops a run at start, in a step, a save or an evaluation. With AVX2, oneDNN keeps data
+// below the stack pointer, which signal handlers must not touch.
 TEST_F(Chaos, StoppedAtAnyMoment) {
   const std::vector<std::pair<std::string, std::string>> avx2{{"ONEDNN_MAX_CPU_ISA", "AVX2"}};
   make_cifar(in("more"), 44, 64);
@@ -237,10 +236,10 @@ TEST_F(Chaos, StoppedAtAnyMoment) {
   });
 }
 
-// An epoch's checkpoint is there once `last` names it, whatever is evaluated after it.
+// An epoch's checkpoint exists once `last` names it, whatever happens to the evaluation.
 TEST_F(Chaos, KilledInASaveOrAnEvaluation) {
   make_cifar(in("more"), 44, 160);
-  constexpr int updates = 5, epochs = 4;  // updates of an epoch
+  constexpr int updates = 5, epochs = 4;  // updates per epoch
   const std::string words =
       "-n 1 vit_tiny --patch-size 4 --data more --batch 8 --out run --epochs " +
       std::to_string(epochs);
@@ -274,8 +273,8 @@ TEST_F(Chaos, KilledInASaveOrAnEvaluation) {
   });
 }
 
-// Any stage, at any time: the run ends soon, says which it was, and after --resume reaches the bits
-// of one undisturbed process. `make test` kills and stops stages at one time alone
+// Any stage at any time: the run ends soon, names the stage, and after --resume reaches the bits of
+// one undisturbed process. `make test` kills and stops stages at one moment only
 // (pipeline_program_test.cpp).
 TEST_F(Chaos, StagesKilledOrStopped) {
   if (number("BAREVISION_CHAOS_SECONDS", 0) == 0) GTEST_SKIP() << "in make chaos";
@@ -300,7 +299,7 @@ TEST_F(Chaos, StagesKilledOrStopped) {
   }
 }
 
-// Every call that changes a file fails once, or is the last one of its process.
+// Every call that changes a file fails once, or its process is killed there.
 TEST_F(Chaos, FileCallsThatFail) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the shim doesn't go with the address sanitizer";

@@ -21,7 +21,7 @@ class DataCommands : public ProgramTest {
     EXPECT_EQ(end.errors, line + "\n") << words;
     EXPECT_EQ(names_in(folder_.path()), before) << words;
   }
-  // Files of a part of a split, relative to it.
+  // The files in a part of a split, relative to it.
   std::set<std::string> files_of(const std::string& part) const {
     std::set<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(in(part)))
@@ -66,7 +66,7 @@ TEST_F(DataCommands, SplitHoldsOutWhatTrainingWould) {
   EXPECT_NE(files_of("out/c/val"), val);
 }
 
-// A split that is known, so that every machine has it.
+// A known split, to check that every machine gets the same one.
 TEST_F(DataCommands, SplitIsTheSameEverywhere) {
   make_class_folders(in("photos"), 2, 8);
   go("data split photos out --val-fraction 0.25 --seed 42");
@@ -101,7 +101,7 @@ TEST_F(DataCommands, SplitRefuses) {
                  "cifar: CIFAR-10's files have a validation set of their own");
 }
 
-// As a full disk does.
+// Limits file sizes, like a full disk.
 TEST_F(DataCommands, SplitLeavesNothingHalfWritten) {
   make_class_folders(in("photos"), 2, 4);
   const Finished end = run_program(folder_.path(), "data split photos out", {.file_size = 1000});

@@ -1,4 +1,4 @@
-// data fetch, from a server on this machine that does what servers do.
+// data fetch from a server on this machine that misbehaves like real servers.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -23,7 +23,7 @@ std::string output_of(const std::vector<std::string>& words) {
 
 class DataFetch : public ProgramTest {
  protected:
-  // An archive as CIFAR-10's.
+  // An archive like CIFAR-10's.
   DataFetch() {
     make_cifar(in("made/cifar-10-batches-bin"));
     output_of({"tar", "-czf", in("made/archive"), "-C", in("made"), "cifar-10-batches-bin"});
@@ -42,7 +42,7 @@ class DataFetch : public ProgramTest {
     EXPECT_EQ(names_in(folder_.path()), std::set<std::string>{"set"});
     EXPECT_EQ(names_in(in("set")), (std::set<std::string>{"data_batch_1.bin", "test_batch.bin"}));
   }
-  // With code 1, a line that says so, and nothing but these left.
+  // Expects code 1, a line with the reason, and only these files left.
   void expect_failed(const Finished& end, const std::string& line,
                      const std::set<std::string>& left) const {
     EXPECT_EQ(end.code, 1) << end.output << end.errors;
@@ -83,7 +83,7 @@ TEST_F(DataFetch, BeginsAgainWhereTheServerSendsNoParts) {
   EXPECT_EQ(server.begins(), (Begins{0, 1000, 0}));
 }
 
-// A file of that name that is no part of it.
+// A larger file of that name, which is not a partial download.
 TEST_F(DataFetch, BeginsAgainWhereMoreIsThereThanTheServerHas) {
   write_text(in("set.download"), archive_ + "more");
   const HttpServer server(archive_, {{}});
@@ -111,12 +111,12 @@ TEST_F(DataFetch, SaysWhatTheServerSays) {
   EXPECT_EQ(missing.begins(), Begins{0});
   const HttpServer broken("", {{.status = 500}});
   expect_failed(run(words(broken)), "returned error: 500", {});
-  EXPECT_EQ(broken.begins().size(), 3u);  // it may be a passing fault
+  EXPECT_EQ(broken.begins().size(), 3u);  // the fault may be temporary
   write_text(in("set.download"), "a part");
   expect_failed(run(words(missing)), "resumes from the 6 bytes in set.download", {"set.download"});
 }
 
-// As a full disk does, in the middle of curl's writing.
+// Limits file sizes, like a full disk, in the middle of curl's writing.
 TEST_F(DataFetch, KeepsWhatThereWasRoomFor) {
   const HttpServer server(archive_, {{}});
   expect_failed(run_program(folder_.path(), words(server), {.file_size = 1000}),
@@ -143,7 +143,7 @@ TEST_F(DataFetch, LeavesNoFolderOfWhatIsNoDataSet) {
 }
 
 TEST_F(DataFetch, StopsAndKeepsWhatHasArrived) {
-  // More than curl keeps in its memory.
+  // More bytes than curl buffers.
   const HttpServer server(std::string(200000, 'x'), {{.cut = 100000, .hang = true}});
   Program program(folder_.path(), words(server));
   ASSERT_TRUE(wait_until([&] { return contents(in("set.download")).size() >= 50000; }));

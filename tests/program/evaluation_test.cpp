@@ -26,7 +26,7 @@ std::string keys_of(const Json& object) {
 std::string text_of(const Json& object, const std::string& name) {
   return scalar_text(member(object, name));
 }
-// The objects, a line each; there must be nothing else.
+// The JSON objects, one per line; there must be nothing else.
 std::vector<Json> objects_in(const std::string& text) {
   std::vector<Json> objects;
   Strings lines = split(text, '\n');
@@ -36,7 +36,7 @@ std::vector<Json> objects_in(const std::string& text) {
   return objects;
 }
 
-// Runs of a ViT of two blocks on six classes of ten pictures, of which `photos` holds out six.
+// Runs a ViT of two blocks on six classes of ten pictures; `photos` holds out six pictures.
 class Evaluation : public ProgramTest {
  protected:
   Evaluation() {
@@ -71,7 +71,7 @@ class Evaluation : public ProgramTest {
     EXPECT_EQ(end.output, "") << words;
     EXPECT_EQ(names_in(folder_.path()), before) << words;
   }
-  // The same weights as from elsewhere: nothing is said of them.
+  // The same weights without metadata, like files from other programs.
   void strip(const std::string& from, const std::string& to) const {
     TensorFile file = read_safetensors(in(from));
     file.metadata = {{"format", "pt"}};
@@ -136,7 +136,7 @@ TEST_F(Evaluation, PrintsCountsAndAReportOfEachClass) {
   EXPECT_EQ(all, 60);
   EXPECT_NEAR(*parse_number(text_of(result, "top1")), double(right) / 60, 1e-8);
 
-  // A run of two processes prints the same of its own images, after its evaluation's line.
+  // A run of two processes prints the same for its own images, after its evaluation's line.
   const Finished again =
       go(on_vit + "--data photos --batch 6 --lr 1e-3 --steps 4 --report -n 2 --out run2");
   const std::string once = go("eval run2").output;
@@ -153,7 +153,7 @@ TEST_F(Evaluation, OfWeightsTakesTheFoldersOwnSplit) {
             "12");
   EXPECT_EQ(text_of(eval("run/last/weights.safetensors --data photos --val-fraction .5"), "count"),
             "30");
-  // Three of the weights' classes, the last as the second.
+  // Data with three of the weights' classes; the second is the weights' last.
   make_class_folders(in("three"), 3, 4);
   fs::rename(in("three/class1"), in("three/class5"));
   const Json some = eval("run --data three --split all");
@@ -228,7 +228,7 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("predict run empty nowhere",
                  "empty: no pictures in this folder (and 1 more such)");
   expect_refused("predict run photos --lr 3", "--lr is not an option of predict");
-  // Weights of a model of another size.
+  // Weights of a model with another size.
   const std::string model = in("models/vit_tiny.json");
   write_text(model, replaced(contents(model), R"("depth": 2)", R"("depth": 3)"));
   expect_refused("predict run photos", weights + ": these weights don't fit the model; missing: ");
@@ -253,7 +253,7 @@ TEST_F(Evaluation, AConfusionFileIsReplacedOrLosesNoResult) {
   write_text(in("c.csv"), "old");
   const Finished end = go("eval run --confusion c.csv");
   EXPECT_TRUE(contents(in("c.csv")).starts_with("true\\predicted,"));
-  const Finished failed = run("eval run --confusion /proc/c.csv");  // where nothing can be made
+  const Finished failed = run("eval run --confusion /proc/c.csv");  // where no file can be made
   EXPECT_EQ(failed.code, 1);
   EXPECT_EQ(failed.output, end.output);
   EXPECT_TRUE(failed.errors.starts_with("can't write /proc/c.csv")) << failed.errors;
@@ -269,7 +269,7 @@ TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {
   EXPECT_TRUE(lines[1].starts_with("photos/class1/0.ppm  class")) << lines[1];
   EXPECT_EQ(std::ranges::count(lines[1], '.'), 3) << lines[1];
 
-  // Whatever the batch, and whatever the pictures beside it.
+  // The batch and the other pictures must not matter.
   const Finished all = go("predict run photos --json");
   const std::vector<Json> objects = objects_in(all.output);
   ASSERT_EQ(objects.size(), 60u);
@@ -299,7 +299,7 @@ TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {
     EXPECT_EQ(scalar_text(top[0][1]), text_of(objects[i], "probability"));
     EXPECT_GE(*parse_number(scalar_text(top[0][1])), *parse_number(scalar_text(top[1][1])));
   }
-  // As eval counts them.
+  // The accuracy must be eval's.
   EXPECT_NEAR(*parse_number(text_of(eval("run --split all"), "top1")), right / 60., 1e-8);
 }
 

@@ -1,7 +1,7 @@
-// A shim for LD_PRELOAD: the k-th call (FILE_FAULT_AT, from 1) of the process of rank 0 that
-// changes files fails with the errno FILE_FAULT, or ends the process by SIGKILL if that is 0. The
-// calls made are counted in the file FILE_FAULT_COUNT names, if any, when the process exits in
-// order.
+// A shim for LD_PRELOAD: in rank 0's process, call number FILE_FAULT_AT (from 1) of those that
+// change files fails with the errno FILE_FAULT or, if that is 0, kills the process with SIGKILL. If
+// FILE_FAULT_COUNT names a file, the number of calls is written there when the process exits
+// normally.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ bool of_rank0() {
 
 std::atomic<int> calls{0};
 
-// Whether this call is to fail. Doesn't return if the process is to end.
+// Whether this call should fail. Doesn't return if the process is to be killed.
 bool fails() {
   static const bool watched = of_rank0();
   static const int at = number("FILE_FAULT_AT"), fault = number("FILE_FAULT");

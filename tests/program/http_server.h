@@ -1,4 +1,4 @@
-// A web server on this machine, for tests: one file, and answers that go wrong as they are told to.
+// A web server on this machine, for tests: it serves one file, and fails on request.
 #pragma once
 #include <poll.h>
 #include <unistd.h>
@@ -16,15 +16,15 @@
 namespace bv::test {
 
 struct Answer {
-  int status = 200;                // of others there is no body
-  bool ranges = true;              // false: the whole file whatever part is asked for
+  int status = 200;                // other answers have no body
+  bool ranges = true;              // false: ignores requested ranges
   size_t cut = std::string::npos;  // breaks off after so many bytes of the body
-  bool hang = false;               // keeps the connection open then
+  bool hang = false;               // keeps the connection open after that
 };
 
 class HttpServer {
  public:
-  // The answers to the first requests; the last is that to all others.
+  // The answers to the first requests; later requests get the last one.
   HttpServer(std::string body, std::vector<Answer> answers)
       : body_(std::move(body)), answers_(std::move(answers)) {
     sockaddr_in address = loopback(0);
@@ -44,7 +44,7 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/set.tar.gz"; }
-  // First bytes that the requests so far asked for.
+  // The first bytes of the ranges requested so far.
   std::vector<size_t> begins() const {
     const std::lock_guard lock(mutex_);
     return begins_;

@@ -1,5 +1,5 @@
-// A run on several machines (nodes): a launcher for each, all on this one, with a port between
-// them.
+// A run on several machines (nodes): one launcher per node, all on this machine, connected by a
+// port.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,13 +28,13 @@ class ProgramOnNodes : public ProgramTest {
  protected:
   void SetUp() override { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 2"); }
 
-  // The launcher of node `node`; the run's folder is node 0's.
+  // Starts the launcher of node `node`; the run's folder is node 0's.
   Started start(int node, int port, const std::string& words) const {
     return std::make_unique<Program>(
         folder_.path(), "--nnodes 2 --master-addr 127.0.0.1 --node-rank " + std::to_string(node) +
                             " --master-port " + std::to_string(port) + " " + words);
   }
-  // Both; they must end well. Returns node 0's.
+  // Runs both launchers, which must succeed. Returns node 0's end.
   Finished train_on_two(const std::string& words, const std::string& out = "") const {
     const int port = free_port() + 1;
     const Started first = start(0, port, words + (out.empty() ? "" : "--out " + out)),
@@ -80,7 +80,7 @@ TEST_F(ProgramOnNodes, TwoRanksOnEachOfTwoGiveTheLossesOfFourRanks) {
     train_on_two("-n 2 " + words + "--all-reduce " + how + " ", how);
     expect_near(how, "one");
   }
-  // One node resumes a run of two, and the other way round.
+  // One node resumes a run of two, and vice versa.
   go("--resume 2d --steps 3 -n 4");
   go("--resume flat --steps 3");
   EXPECT_TRUE(last_metric(in("flat"), "step", "step") == "3");
@@ -109,7 +109,7 @@ TEST_F(ProgramOnNodes, TrainOnTheStandIn) {
   expect_near("four", "one");
 }
 
-// As torchrun would start these numbers of ranks on each node.
+// Starts these numbers of ranks on each node, like torchrun.
 std::vector<Started> start_by_environment(const std::string& folder, const std::vector<int>& nodes,
                                           const std::string& words) {
   std::vector<Started> ranks;
@@ -189,7 +189,7 @@ class ProgramOnNodesEnds : public ProgramOnNodes {
       const Finished end = nodes[n]->wait();
       EXPECT_NE(end.code, 0);
       const std::string& line = n == 0 ? on_node0 : on_node1;
-      if (line.empty() || line.ends_with(killed))  // the launcher's word is the only one
+      if (line.empty() || line.ends_with(killed))  // only the launcher's line may come
         EXPECT_EQ(end.errors, line);
       else
         EXPECT_TRUE(has(end.errors, line)) << "node " << n << ": " << end.errors;
@@ -205,13 +205,14 @@ TEST_F(ProgramOnNodesEnds, WhenAWorkerIsKilled) {
   expect_end("cpu --all-reduce flat", {1, 2}, SIGKILL, name(2, 1) + gone, name(2, 1) + killed);
 }
 
-// Its workers die with it, so one of them is named; nobody is left there to say more.
+// The launcher's workers die with it; one of them is named, since no process on that node can
+// report.
 TEST_F(ProgramOnNodesEnds, WhenALauncherIsKilled) {
   expect_end("cpu", {1, -1}, SIGKILL, "(node 1, " + name_of_machine() + ")" + gone, "");
   expect_end("cpu", {0, -1}, SIGKILL, "", "(node 0, " + name_of_machine() + ")" + gone);
 }
 
-// All wait for rank 0, some of them by way of others.
+// All ranks wait for rank 0, some of them through others.
 TEST_F(ProgramOnNodesEnds, WhenAWorkerIsStopped) {
   expect_end("cpu", {0, 0}, SIGSTOP, name(0, 0) + silent, name(0, 0) + silent);
 }
@@ -232,7 +233,7 @@ TEST_F(ProgramOnNodesEnds, InOrderOnASignal) {
   EXPECT_TRUE(std::filesystem::exists(in("run/last/weights.safetensors")));
 }
 
-// One rank finds it, and tells all nodes.
+// One rank finds the image, and tells all nodes.
 TEST_F(ProgramOnNodesEnds, WhenAnImageIsBroken) {
   make_class_folders(in("photos"), 2, 12);
   write_text(in("photos/class1/3.ppm"), "P6\n40 36\n255\nabc");
@@ -259,11 +260,11 @@ TEST_F(ProgramOnNodesEnds, WhenOptionsDiffer) {
   }
 }
 
-// ---- how a run doesn't begin --------------------------------------------------------------------
+// ---- how a run fails to begin -------------------------------------------------------------------
 
 class ProgramOnNodesMeets : public ProgramOnNodes {
  protected:
-  // One line, exit code 2.
+  // Expects one line and exit code 2.
   void expect_refusal(Program& node, const std::string& line) {
     const Finished end = node.wait();
     EXPECT_EQ(end.code, 2);

@@ -1,5 +1,5 @@
-// The whole program with a model that is cut into stages: the same files as of one process,
-// whatever the number of stages, also when it changes on the way; what happens when a stage dies.
+// The whole program with a model cut into stages: the files equal those of one process for any
+// number of stages, also if it changes when resuming; and the end of a run whose stage dies.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -73,7 +73,7 @@ TEST_F(ProgramPipeline, StagesComeAndGoOnTheWay) {
   expect_same_files("whole", "run");
 }
 
-// Replicas add their gradients in another order than one process does.
+// Replicas add their gradients in another order than one process.
 TEST_F(ProgramPipeline, ReplicasOfStagesAreNear) {
   change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4");
   const std::string words =

@@ -1,5 +1,5 @@
-// preview: its files say of each other what they should, the same for any number of processes.
-// That the operations are torchvision's is in tests/kernels/augment_test.cpp.
+// preview: its files agree with each other, and are the same for any number of processes.
+// tests/kernels/augment_test.cpp checks that the operations are torchvision's.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,7 +61,7 @@ class Preview : public ProgramTest {
     std::snprintf(name, sizeof name, "/%05d.png", int(n));
     return decode_image(read_file(in(out + "/" + kind + name), 1 << 20), 0);
   }
-  // Applies to the picture in before/ the augmentation that a line describes.
+  // Applies the augmentation described by a line to the picture in before/.
   Image augmented(Image image, const Json& line, const Augmentation& a) const {
     const auto backend = make_backend(DeviceKind::cpu, {.index = 0, .threads = 1});
     const int size = image.width;
@@ -89,7 +89,7 @@ class Preview : public ProgramTest {
     }
     return image;
   }
-  // Mixes the picture in after/ as the line's "mix" says.
+  // Mixes the picture in after/ as described by the line's "mix".
   Image mixed(const std::string& out, int64_t n, const Json& line) const {
     Image image = picture(out, "after", n);
     const Json& how = member(line, "mix");
@@ -185,7 +185,7 @@ TEST_F(Preview, MixesAnImageWithItsPartner) {
       const double part = lambda * (order[n] % 10 == k) + (1 - lambda) * (order[n ^ 1] % 10 == k);
       EXPECT_NEAR(target[k], .9 * part + .01, 1e-6) << n;
     }
-    if (n + 1 == all.size()) break;  // whose partner isn't shown
+    if (n + 1 == all.size()) break;  // its partner isn't shown
     EXPECT_EQ(member(all[n ^ 1], "mix").at("lambda"), member(how, "lambda"));
     const Image expected = mixed("out", int64_t(n), all[n]);
     const Image shown = picture("out", "mixed", int64_t(n));
@@ -249,7 +249,7 @@ TEST_F(Preview, MistakesLeaveNothing) {
   EXPECT_FALSE(fs::exists(in("a")));
 }
 
-// Photos whose decoding fails in the middle: a bad one is named, and replaced if that is wanted.
+// Photos whose decoding fails in the middle: a bad photo is named or, with skip, replaced.
 TEST_F(Preview, OfPhotosWithABadOne) {
   make_class_folders(in("photos"), 2, 9);
   fs::resize_file(in("photos/class0/4.ppm"), 2000);

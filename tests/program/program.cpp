@@ -26,7 +26,7 @@ std::vector<std::string> split_words(const std::string& text) {
   return words;
 }
 
-// Removes what other launchers, or whoever runs the tests, may have set.
+// Removes variables that other launchers, or the caller of the tests, may have set.
 void clean_environment(int threads) {
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", worker_variable})
     unsetenv(name);
@@ -64,7 +64,7 @@ int become_launcher(const std::string& folder, const std::string& words, const s
   return 98;
 }
 
-// Outside the run folders, where tests look for leftovers.
+// A file outside the run folders, where tests look for leftovers.
 std::string fresh_output_path() {
   std::string path = (std::filesystem::temp_directory_path() / "barevision-out-XXXXXX").string();
   const int fd = mkstemp(path.data());

@@ -1,4 +1,4 @@
-// The whole program as users run it: build/launcher as a child in a folder of the test's own.
+// Runs the whole program like users: build/launcher as a child, in a folder for each test.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ struct Finished {
 };
 
 struct ProgramOptions {
-  int threads = 1;                                                    // of one process
+  int threads = 1;                                                    // per process
   size_t address_space = 0;                                           // max bytes; 0: no limit
   std::vector<std::pair<std::string, std::string>> environment = {};  // added to the test's own
   int output = -1;                // a descriptor to print to; -1: a file, for Finished::output
@@ -51,7 +51,7 @@ class Program {
 
 Finished run_program(const std::string& folder, const std::string& words,
                      ProgramOptions options = {});
-// The same, for a run that must succeed.
+// run() for a run that must succeed.
 Finished train(const std::string& folder, const std::string& words, ProgramOptions options = {});
 
 // One member, as written, of all lines of a kind in a run's metrics.jsonl.
@@ -60,12 +60,12 @@ std::vector<std::string> metric(const std::string& run, const std::string& kind,
 std::string last_metric(const std::string& run, const std::string& kind, const std::string& member);
 std::vector<double> losses(const std::string& run);
 
-// vit_tiny on a small CIFAR-10 folder of 44 and 10 records, made on the spot: `data` names it.
+// Makes a small CIFAR-10 folder of 44 and 10 records, for training vit_tiny.
 void make_cifar(const std::string& folder, int train = 44, int val = 10);
 void make_class_folders(const std::string& folder, int classes, int images);
 inline const std::string on_vit = "vit_tiny --image-size 32 --patch-size 16 --log-every 1 ";
 
-// Runs in a folder of the test's own.
+// Runs programs in a folder for each test.
 class ProgramTest : public testing::Test {
  protected:
   std::string in(const std::string& name) const { return folder_ / name; }
@@ -73,7 +73,7 @@ class ProgramTest : public testing::Test {
   Finished go(const std::string& words, ProgramOptions options = {}) const {
     return train(folder_.path(), words, options);
   }
-  // Makes this model, with a change in its file, the only one.
+  // Makes this model, with a change in its file, the only known one.
   void change_model(const std::string& model, const std::string& from, const std::string& to);
   void TearDown() override {
     if (!models_.empty()) setenv("BAREVISION_MODELS", models_.c_str(), 1);

@@ -1,4 +1,4 @@
-// User errors: one line that says what and where, exit code 2, no files left.
+// User errors: one line with what and where, exit code 2, no files left.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -146,7 +146,7 @@ TEST_F(ProgramErrors, OfTheData) {
   expect_refused(data + "cifar --classes 5", "--classes 5: cifar has 10 classes");
 }
 
-// A file that is found to be no image only when it is decoded.
+// A file whose damage is found only when it is decoded.
 TEST_F(ProgramErrors, ABadImageEndsTheRunWithItsName) {
   make_class_folders(in("photos"), 2, 4);
   write_text(in("photos/class1/2.ppm"), "P6\n40 36\n255\nshort");
@@ -160,7 +160,7 @@ TEST_F(ProgramErrors, ABadImageEndsTheRunWithItsName) {
   }
 }
 
-// Before the first step, which doesn't use them.
+// Reported before the first step, even for images that it doesn't use.
 TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
   make_class_folders(in("photos"), 2, 40);
   write_text(in("photos/class0/7.ppm"), "");
@@ -183,7 +183,7 @@ TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
   }
 }
 
-// The header check reports them, not again each process that reads them.
+// Only the header check reports them, not every process that reads them.
 TEST_F(ProgramErrors, OfSkippedImagesAreSaidAndCountedOnce) {
   make_class_folders(in("photos"), 2, 10);
   for (const std::string file : {"0", "1", "2"})
@@ -346,7 +346,7 @@ TEST_F(ProgramErrors, OfAConfigEditedSinceTheCheckpoint) {
   refused("\"momentum\": 0", "\"momentum\": 0.5", "momentum was 0 and is 0.5");
   refused("\"augment\": \"basic\"", "\"augment\": \"none\"", "augment was basic and is none");
   refused("\"nesterov\": false", "\"nesterov\": true", "nesterov was false and is true");
-  // Options that may be given with --resume may be edited, too.
+  // Options allowed with --resume may also be edited in config.json.
   write_text(in("run/config.json"), good);
   replace_in(in("run/config.json"), "\"log_every\": 1", "\"log_every\": 2");
   EXPECT_EQ(go("--resume run --steps 3").code, 0);
@@ -392,7 +392,7 @@ TEST_F(ProgramErrors, OfPipesAndHugeFiles) {
   pipe("cifar/data_batch_1.bin");
   expect_refused(cifar, "cifar/data_batch_1.bin: not a regular file");
 
-  // Files with holes, which take no place on the disk.
+  // Sparse files, which take no space on the disk.
   fs::remove(in("cifar/data_batch_1.bin"));
   write_text(in("cifar/data_batch_1.bin"), "");
   fs::resize_file(in("cifar/data_batch_1.bin"), 3073ull << 30);
@@ -411,7 +411,7 @@ TEST_F(ProgramErrors, OfPipesAndHugeFiles) {
   expect_refused("vit_tiny --config huge.json", "huge.json: larger than 1 MiB");
 }
 
-// One that becomes a pipe, or a terabyte, in the middle of a run.
+// A picture becomes a pipe, or a terabyte, in the middle of a run.
 TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
   for (const bool is_pipe : {true, false}) {
     fs::remove_all(in("run"));
@@ -435,7 +435,7 @@ TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
   }
 }
 
-// Names and variables that come from elsewhere.
+// Names and variables from outside.
 TEST_F(ProgramErrors, AreShownWithoutControlCharacters) {
   expect_refused(on_vit + "--data no\x1b[2Jwhere\x7f", "--data no?[2Jwhere?: no such folder");
   make_class_folders(in("photos"), 2, 4);
@@ -475,7 +475,7 @@ TEST_F(ProgramErrors, OfTheEnvironment) {
             in("nowhere") + ": no such folder\n");
 }
 
-// Numbers that no run of this data and schedule comes to, with a checksum that is right.
+// Numbers with a valid checksum that no run on this data and schedule can reach.
 TEST_F(ProgramErrors, OfProgressThatCantBe) {
   make_run("run");  // 2 of 5 batches
   const Checkpoint good = load_checkpoint(in("run"));

@@ -20,7 +20,7 @@ class ProgramFaults : public ProgramTest {
   Finished resume(int64_t steps) const {
     return go("--resume run --steps " + std::to_string(steps));
   }
-  // The last checkpoint is whole and finite. Returns its step.
+  // Expects the last checkpoint to be complete and finite. Returns its step.
   int64_t expect_checkpoint(const std::string& run) const {
     const Checkpoint c = load_checkpoint(in(run));
     const auto finite = [](float x) { return std::isfinite(x); };
@@ -31,7 +31,7 @@ class ProgramFaults : public ProgramTest {
 };
 
 TEST_F(ProgramFaults, AWorkerThatIsKilled) {
-  // While it starts, in a step, while a checkpoint is written.
+  // Killed while it starts, in a step, and while a checkpoint is written.
   for (const std::string moment : {"", "\"step\":3,", "\"step\":4,"}) {
     std::filesystem::remove_all(in("run"));
     Program run(folder_.path(), "-n 2 " + endless + "--save-every 2steps --timeout 3600");
@@ -59,7 +59,7 @@ TEST_F(ProgramFaults, ALauncherThatIsKilled) {
   EXPECT_FALSE(run.anyone_left());
 }
 
-// Sent to the launcher alone, as by a batch system, and to the group, as by a terminal.
+// Sent to the launcher alone, as by a batch system, or to its process group, as by a terminal.
 TEST_F(ProgramFaults, SignalsStopInOrder) {
   for (const int signal : {SIGTERM, SIGINT}) {
     std::filesystem::remove_all(in("run"));
@@ -89,7 +89,7 @@ TEST_F(ProgramFaults, AStopAtTheEndOfAnEpochLosesNoEvaluation) {
   EXPECT_EQ(run.wait().code, 128 + SIGTERM);
   const int64_t step = expect_checkpoint("run");
   EXPECT_EQ(metric(in("run"), "epoch", "val_top1").size(), size_t(step - 1));
-  resume(step);  // not one update more
+  resume(step);  // without a further update
   EXPECT_EQ(metric(in("run"), "epoch", "step").back(), std::to_string(step));
   EXPECT_NE(metric(in("run"), "epoch", "val_top1").back(), "null");
   EXPECT_GT(std::stod(metric(in("run"), "epoch", "lr").back()), 0);
@@ -127,7 +127,7 @@ TEST_F(ProgramFaults, AFullDisk) {
                            "--optimizer sgd --momentum 0 " + "--save-every 2steps --out disk/run");
   ASSERT_EQ(end.code, 1) << end.output << end.errors;
   ASSERT_TRUE(std::filesystem::exists(in("disk/run/last"))) << end.errors;
-  // Step 4 fails; where the disk is slower than training, another step has replaced it, or step 2.
+  // The save of step 4 fails; if the disk is slower than training, another step replaced it, or 2.
   const int64_t kept = expect_checkpoint("disk/run");
   EXPECT_LT(kept, 6);
   EXPECT_TRUE(has(end.errors, "disk full while saving step ")) << end.errors;

@@ -1,4 +1,4 @@
-// Run folders that two runs want, and those of runs that were killed before their first checkpoint.
+// Run folders wanted by two runs, and those of runs killed before their first checkpoint.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,11 +47,11 @@ TEST_F(ProgramFolder, IsOneRunsAtATime) {
   EXPECT_FALSE(fs::exists(in("run/.lock")));
   const int64_t step = load_checkpoint(in("run")).step;
   kill_at_step_2("--resume run --steps 100000");
-  go("--resume run --steps " + std::to_string(step + 10));  // a killed run holds nothing
+  go("--resume run --steps " + std::to_string(step + 10));  // a killed run holds no lock
   EXPECT_EQ(load_checkpoint(in("run")).step, step + 10);
 }
 
-// Without --out, runs of the same second have folders of their own.
+// Without --out, runs of the same second get separate folders.
 TEST_F(ProgramFolder, OfRunsThatStartTogether) {
   const char* given = std::getenv("BAREVISION_ROUNDS");
   const int pairs = given ? std::atoi(given) : 2;
@@ -111,7 +111,7 @@ TEST_F(ProgramFolder, WithoutACheckpointIsResumedFromTheBeginningOrUsedAgain) {
                 "starts a new one\n");
 }
 
-// From weights, which a resumed run with a checkpoint doesn't read again.
+// With --weights, which a resumed run with a checkpoint doesn't read again.
 TEST_F(ProgramFolder, WithoutACheckpointStartsFromTheSameWeights) {
   go(short_steps + "--steps 1 --out first");
   const std::string from = "--weights first/last/weights.safetensors ";
@@ -121,7 +121,7 @@ TEST_F(ProgramFolder, WithoutACheckpointStartsFromTheSameWeights) {
   EXPECT_EQ(losses(in("run")), losses(in("whole")));
 }
 
-// A kill between the first save's last two steps; or a copy without links.
+// After a kill between the first save's last two steps, or a copy without links.
 TEST_F(ProgramFolder, WithoutALinkIsResumedFromItsNewestStep) {
   go(short_steps + "--steps 4 --save-every 2steps --keep 2 --out run");
   fs::remove(in("run/last"));
@@ -130,7 +130,7 @@ TEST_F(ProgramFolder, WithoutALinkIsResumedFromItsNewestStep) {
   EXPECT_EQ(load_checkpoint(in("run")).step, 5);
 }
 
-// Warned of once: the next checkpoint knows the new ones.
+// The warning appears once: the next checkpoint records the new images.
 TEST_F(ProgramFolder, ChangedImagesAreWarnedOf) {
   make_class_folders(in("photos"), 2, 4);
   go(on_vit + "--data photos --batch 4 --steps 1 --out run");

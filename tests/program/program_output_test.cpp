@@ -23,7 +23,7 @@ class ProgramOutput : public ProgramTest {
   }
 };
 
-// A pager, Ctrl-S, a stuck collector of logs.
+// Like a pager, Ctrl-S, or a stuck collector of logs.
 TEST_F(ProgramOutput, AReaderThatStallsHoldsUpNothing) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -36,7 +36,7 @@ TEST_F(ProgramOutput, AReaderThatStallsHoldsUpNothing) {
   expect_steps(4);
 }
 
-// | head
+// As in `launcher ... | head`.
 TEST_F(ProgramOutput, AReaderThatLeavesDoesntEndTheRun) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -47,8 +47,8 @@ TEST_F(ProgramOutput, AReaderThatLeavesDoesntEndTheRun) {
   expect_steps(4);
 }
 
-// Files that the program opens must not become standard descriptors: a line of progress would land
-// in the ranks' shared memory, or in metrics.jsonl.
+// Files that the program opens must not become standard descriptors: a progress line would be
+// written into the ranks' shared memory, or into metrics.jsonl.
 TEST_F(ProgramOutput, ClosedDescriptorsReachNoFile) {
   for (const std::vector<int>& closed : std::vector<std::vector<int>>{{1}, {0, 1}, {0, 1, 2}}) {
     std::filesystem::remove_all(in("run"));
@@ -68,7 +68,7 @@ TEST_F(ProgramOutput, AHangUpStopsInOrder) {
   expect_steps(int(load_checkpoint(in("run")).step));
 }
 
-// Slurm's --signal=USR1, before a job's time is up.
+// Slurm's --signal=USR1, sent before a job's time limit.
 TEST_F(ProgramOutput, AUserSignalStopsInOrder) {
   Program run(folder_.path(), two + "--steps 100000");
   ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
@@ -93,7 +93,7 @@ TEST_F(ProgramOutput, NohupKeepsTheRunGoing) {
   expect_steps(12);
 }
 
-// A worker that was suspended saves when the run is asked to stop.
+// A worker that was suspended saves a checkpoint when the run is asked to stop.
 TEST_F(ProgramOutput, ASuspendedWorkerStopsInOrder) {
   Program run(folder_.path(), on_vit + "-n 2 --data synthetic --batch 4 --out run --steps 100000");
   const pid_t worker = run.worker(0);

@@ -32,7 +32,7 @@ class ProgramResnet : public ProgramTest {
   }
 };
 
-// Even if each process has its own batch's statistics: the running ones are shared.
+// Each process uses its own batch's statistics, but the running ones are shared.
 TEST_F(ProgramResnet, AResumedRunIsTheUninterruptedOneBitForBit) {
   for (const std::string n : {"1", "2"}) {
     const std::string words = "-n " + n + " " + on_cifar;
@@ -48,7 +48,7 @@ TEST_F(ProgramResnet, AResumedRunIsTheUninterruptedOneBitForBit) {
 }
 
 TEST_F(ProgramResnet, SyncedBatchNormIsThatOfOneProcess) {
-  // At a low rate, so that rounding stays small: 12 values are few for a variance.
+  // A low rate keeps rounding small: 12 values are few for a variance.
   const std::string gently = short_run + "--batch 12 --lr 1e-3 --steps 4 ";
   go("-n 1 " + gently + "--out one");
   for (const std::string n : {"2", "3"}) {
@@ -81,7 +81,7 @@ TEST_F(ProgramResnet, WeightsStartAnotherRunAndSayWhatIsNew) {
                  "weights of resnet34, not of resnet50");
 }
 
-// A file that doesn't say what it is.
+// A file without metadata.
 TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
   go(on_cifar + "--out first --steps 1");
   TensorFile file = read_safetensors(in("first") + "/last/weights.safetensors");
@@ -93,7 +93,7 @@ TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
                  "foreign.safetensors: these weights don't fit the model; missing: ");
 }
 
-// A high rate needs some updates before the running statistics follow.
+// With a high rate, the running statistics need some updates to follow.
 TEST_F(ProgramResnet, AValLossFarAboveGuessingIsExplained) {
   const Finished young = go(short_run + "--batch 12 --lr 1 --out young");
   EXPECT_TRUE(has(young.output, " is far above ln(10) = 2.3, that of random guessing: after "));

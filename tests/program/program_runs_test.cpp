@@ -21,7 +21,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// Everything random at once.
+// Everything random together.
 const std::string random_all =
     "--drop-rate .1 --pos-drop-rate .1 --proj-drop-rate .1 --attn-drop-rate .1 "
     "--drop-path-rate .1 --augment strong --color-jitter .4,.3,.2,.1 --vflip .3 ";
@@ -81,7 +81,7 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
     return "kind epoch step train_loss train_top1 val_loss val_top1 " + top5 +
            "lr images_per_second seconds peak_memory_bytes";
   };
-  // Five batches are an epoch.
+  // Five batches per epoch.
   const std::vector<std::string> wanted{
       step, step, step, step, step, epoch("val_top5 "), step, epoch("val_top5 ")};
   std::vector<std::string> found;
@@ -105,7 +105,7 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   EXPECT_EQ(values["device"], "cpu");
   EXPECT_EQ(std::filesystem::weakly_canonical(values["data"]),
             std::filesystem::weakly_canonical(in("cifar")));
-  // It can serve as another run's config.
+  // config.json can serve as another run's --config.
   go("--config a/config.json --out c");
   expect_same_state("a", "c");
 }
@@ -123,9 +123,7 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
                   "\nbatch 44, not the recipe's 64: there are 44 images to train on\n"));
 }
 
-// Planning its 7 GB takes at most half of that, mostly stacks of threads.
-// Exchange, waiting, evaluation and saving included: the rows add up to the time that the user
-// waits.
+// The rows, with exchange, waiting, evaluation and saving, add up to the time that the user waits.
 TEST_F(ProgramRuns, TellsWhereTimeWent) {
   const double before = seconds_now();
   go(on_vit + "--data cifar --batch 4 --plan");
@@ -157,7 +155,7 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
   }
 }
 
-// Fewer threads than OMP_NUM_THREADS asks for: slower, not wrong.
+// Uses fewer threads than OMP_NUM_THREADS requests: slower, but right.
 TEST_F(ProgramRuns, AThreadLimitChangesNoResult) {
   const std::string words = on_cifar + "--batch 8 --steps 3 --out ";
   go(words + "one", {.threads = 1});
@@ -185,7 +183,7 @@ struct ResumeCase {
 
 class ProgramResume : public ProgramRuns, public testing::WithParamInterface<ResumeCase> {};
 
-// Two epochs equal one, a stop in the middle of the second, and the rest.
+// Two epochs equal one epoch, a stop in the middle of the second, and the rest.
 TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
   const auto& [name, words, stop] = GetParam();
   const std::string all = words + on_cifar + random_all + "--batch 8 --epochs 2 ";
@@ -204,7 +202,7 @@ TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, ProgramResume,
     testing::Values(ResumeCase{"OneProcess", "", 8}, ResumeCase{"TwoProcesses", "-n 2 ", 7},
-                    // Updates of three batches and of two, twice.
+                    // Updates of three batches and of two, twice per run.
                     ResumeCase{"Averaged", "-n 2 --ema .9 --layer-decay .8 ", 7},
                     ResumeCase{"Accumulated", "--accumulate 3 --optimizer sgd --clip-grad 1 ", 3}),
     [](const auto& test) { return test.param.name; });
@@ -225,7 +223,7 @@ TEST_F(ProgramRuns, ResumesOnAnotherNumberOfProcesses) {
       ASSERT_NEAR(cut.at(name).data[i], tensor.data[i], 1e-5) << name;
 }
 
-// Its accuracy is logged beside that of the weights, and its file starts other runs.
+// Its accuracy is logged next to that of the weights, and its file can start other runs.
 TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   make_cifar(in("more"), 44, 200);
   const std::string words = on_vit + "--data more --batch 8 --ema .5 ";
@@ -237,7 +235,7 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   const auto loss = metric(in("a"), "epoch", "ema_loss");
   ASSERT_EQ(loss.size(), 2u);
   EXPECT_NE(loss, metric(in("a"), "epoch", "val_loss"));
-  // best/ is chosen by it.
+  // The average chooses best/.
   const auto best = [&](const char* key) {
     const auto top1 = metric(in("a"), "epoch", key);
     return std::max(std::stod(top1[0]), std::stod(top1[1]));
@@ -251,7 +249,7 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   EXPECT_TRUE(contents(in("b/last/weights.safetensors")) == contents(in("a/last/ema.safetensors")));
 }
 
-// Also across a resume, and by the average's loss where there is one.
+// The same across a resume, and by the average's loss if there is an average.
 TEST_F(ProgramRuns, TheBestByLoss) {
   for (const std::string average : {"", "--ema .9 "}) {
     std::filesystem::remove_all(in("a"));
@@ -309,7 +307,7 @@ TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {
          "--steps 2 --out b --weights a/last/weights.safetensors");
   EXPECT_TRUE(has(other.output, "new head (10 classes there, 3 here)"));
   EXPECT_TRUE(has(other.output, "position embedding resized from 2x2 to 3x3 patches"));
-  // Weights that fit change nothing, and at a learning rate of 0 they don't change.
+  // Fitting weights load without change, and at a learning rate of 0 they stay.
   const Finished same = go(on_cifar +
                            "--batch 8 --steps 1 --lr 0 --out c --weights "
                            "a/last/weights.safetensors");

@@ -62,7 +62,7 @@ TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
   expect_near("shared", "cpu", 1e-4);
 }
 
-// As torchrun starts the only rank of each of two machines.
+// Starts one rank on each of two machines, like torchrun.
 std::vector<std::unique_ptr<Program>> two_machines(const std::string& folder,
                                                    const std::string& words) {
   std::vector<std::unique_ptr<Program>> machines;
@@ -144,7 +144,7 @@ TEST_F(ProgramOnSimt, ARankThatDiesOrHangsInACollective) {
   }
 }
 
-// In the environment of the runs to come.
+// Sets a variable in the environment of the following runs.
 struct Variable {
   const char* name;
   Variable(const char* n, const char* value) : name(n) { setenv(name, value, 1); }
@@ -159,7 +159,7 @@ TEST_F(ProgramOnSimt, ARankThatHangsWhenAllIsDone) {
   EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)")) << end.errors;
 }
 
-// As where a driver compiles every kernel at its first use.
+// Simulates a driver that compiles every kernel at its first use.
 TEST_F(ProgramOnSimt, ARankMayTakeLongForItsFirstUpdate) {
   const std::string words = "-n 2 " + on_simt + "--steps 3 --epochs 1 --timeout 2 --out ";
   const Variable slow_start("SIMT_STARTS_SLOWLY", "1");
@@ -173,9 +173,9 @@ TEST_F(ProgramOnSimt, ARankMayTakeLongForItsFirstUpdate) {
   EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)")) << end.errors;
 }
 
-// With three ranks the order of a sum, which SIMT_NVSWITCH gives, shows in its last bits.
+// With three ranks, the order of a sum, set by SIMT_NVSWITCH, shows in its last bits.
 TEST_F(ProgramOnSimt, EqualRunsGiveEqualBitsBesideAnNvswitch) {
-  // SGD: Adam's first steps have the sign of a gradient alone.
+  // With SGD: Adam's first steps depend only on a gradient's sign.
   const std::string words =
       "-n 3 " + on_simt + "--optimizer sgd --lr .1 --steps 2 --epochs 1 --out ";
   const auto output_of = [&](const char* order, const std::string& name) {

@@ -1,4 +1,4 @@
-// Output of a run on a terminal, to a pipe, and with --quiet.
+// The output of a run on a terminal, into a pipe, and with --quiet.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -20,13 +20,13 @@ const std::string words = on_vit + "--data synthetic --batch 4 --epochs 2 --step
 struct Window {
   std::string kind = "xterm";
   unsigned short columns = 80;
-  bool narrowed = false;  // to 40 columns from the first bar on
+  bool narrowed = false;  // narrowed to 40 columns after the first bar
   std::string last = "weights: ";
 };
 
 class ProgramTerminal : public ProgramTest {
  protected:
-  // All that a terminal is sent, until a line with `last` in it ends.
+  // Everything sent to the terminal, until a line with `last` in it ends.
   std::string on_terminal(const std::string& line, const Window& window = {}) {
     const Socket screen(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
     if (grantpt(screen.fd()) != 0 || unlockpt(screen.fd()) != 0) throw std::runtime_error("pty");
@@ -67,14 +67,14 @@ TEST_F(ProgramTerminal, ABarStandsInForTheSteps) {
   EXPECT_TRUE(has(text, "\repoch 1/2  step 1/12  [")) << text;
   for (const char* part : {"  loss ", "/s  ", " left\x1b[K", "step 12/12"})
     EXPECT_TRUE(has(text, part)) << part;
-  EXPECT_FALSE(has(text, "grad norm"));  // of a step's line
+  EXPECT_FALSE(has(text, "grad norm"));  // appears only in a step's line
   EXPECT_TRUE(has(text, "\x1b[Kepoch  1  train ")) << text;
-  // The only thing that it asks of the terminal is to clear the rest of a line.
+  // The only escape sequence is the one that clears the rest of a line.
   for (size_t at = 0; (at = text.find('\x1b', at)) != text.npos; ++at)
     EXPECT_EQ(text.substr(at, 3), "\x1b[K");
 }
 
-// The terminal has wrapped the bar: its first row goes, too.
+// The terminal has wrapped the bar; its first row is cleared, too.
 TEST_F(ProgramTerminal, ANarrowerWindowKeepsNoBar) {
   const std::string text = on_terminal(words, {.narrowed = true});
   EXPECT_TRUE(has(text, "\r\x1b[1A\x1b[J")) << text;
@@ -112,7 +112,7 @@ TEST_F(ProgramTerminal, QuietIsTheLastLineAlone) {
   EXPECT_TRUE(warned.starts_with("warning: the warm-up lasts longer than the run")) << warned;
   EXPECT_TRUE(warned.ends_with(last));
   EXPECT_EQ(std::ranges::count(warned, '\n'), 2) << warned;
-  EXPECT_FALSE(has(contents(in("run/config.json")), "quiet"));  // of this time
+  EXPECT_FALSE(has(contents(in("run/config.json")), "quiet"));  // applies to one start only
 }
 
 TEST_F(ProgramTerminal, HelpIsAsWideAsTheTerminal) {

@@ -1,4 +1,4 @@
-// --recipe, recipes, lint and --strict, as users type them.
+// --recipe, recipes, lint and --strict on the command line.
 #include <filesystem>
 
 #include "base/text.h"
@@ -48,7 +48,7 @@ TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {
   const std::string line =
       "warning: only 2 updates (1 per epoch): too few to train well; use a smaller --batch\n";
   EXPECT_TRUE(has(end.output, line)) << end.output;
-  // Said once.
+  // Printed once.
   EXPECT_FALSE(has(go("--resume run --epochs 3").output, line));
 }
 
@@ -82,7 +82,7 @@ TEST_F(Recipes, LintSaysItAlone) {
   EXPECT_FALSE(std::filesystem::exists(in("runs")));
 }
 
-// A file with every option, most of them defaults: none of them was asked for.
+// A file with every option, most of them defaults that nobody requested.
 TEST_F(Recipes, LintPassesARunsOwnConfig) {
   go("vit_tiny --device cpu --steps 1 --image-size 32 --batch 8 --out run");
   const Finished end = run("lint --config run/config.json --strict");
@@ -90,7 +90,7 @@ TEST_F(Recipes, LintPassesARunsOwnConfig) {
   EXPECT_EQ(end.output, "no problems found\n");
 }
 
-// The recipe's number of processes is a default, too, and so are its weights.
+// A recipe's number of processes and weights are defaults, too.
 TEST_F(Recipes, MaySetProcessesAndWeights) {
   const std::string words = "--recipe seedlings_resnet50 --image-size 32 --data photos ";
   const Finished missing = run(words);

@@ -1,4 +1,4 @@
-// report.html as runs write it, and ./launcher report.
+// report.html as written by runs and by ./launcher report.
 #include "tests/program/program.h"
 
 namespace bv::test {

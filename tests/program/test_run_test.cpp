@@ -1,4 +1,4 @@
-// make test itself: how it counts, and what it builds for a FILTER.
+// make test itself: its counting, and what it builds for a FILTER.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

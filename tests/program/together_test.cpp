@@ -1,6 +1,6 @@
-// All features in one run, stopped in the middle of an epoch and resumed: the same bits where all
-// is the same, or only cut into other stages; the same within rounding on other numbers of
-// processes and on another device.
+// All features in one run, stopped in the middle of an epoch and resumed: the same bits with the
+// same settings or other stages; the same within rounding with another number of processes or
+// another device.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct Everything {
   std::string model, words;
 };
 
-// 45 training images: an epoch is five batches and three updates, the last of one batch.
+// 45 training images: an epoch has five batches and three updates, the last of one batch.
 constexpr int updates = 3;
 const std::string all =
     "--data packed --image-size 32 --val-fraction .25 --batch 8 --accumulate 2 "
@@ -36,7 +36,7 @@ class Together : public ProgramTest, public testing::WithParamInterface<Everythi
     go("data list photos list.txt");
     go("data pack list.txt packed --name all --shards 2");
   }
-  // Without the line at the cut, which is of a part of an epoch.
+  // Without the line for the interrupted part of an epoch.
   std::vector<std::string> whole_epochs(const std::string& run, const std::string& member) const {
     const auto steps = metric(in(run), "epoch", "step"), values = metric(in(run), "epoch", member);
     std::vector<std::string> some;
@@ -44,7 +44,7 @@ class Together : public ProgramTest, public testing::WithParamInterface<Everythi
       if (std::stoi(steps[i]) % updates == 0) some.push_back(values[i]);
     return some;
   }
-  // The run that was cut, gone on with as a run of its own.
+  // Resumes a copy of the interrupted run.
   void resume(const std::string& as, const std::string& words) const {
     std::filesystem::copy(
         in("cut"), in(as),
@@ -99,7 +99,7 @@ TEST_P(Together, ResumedFromTheMiddleOfAnEpoch) {
   expect_same("one");
   resume("replicas", "-n 4 --pipeline 2 ");
   expect_near("replicas", 2e-3);
-  if (!is_built(DeviceKind::simt) || GetParam().model == "resnet34") return;  // for its time
+  if (!is_built(DeviceKind::simt) || GetParam().model == "resnet34") return;  // too slow there
   resume("simt", "-n 1 --pipeline 1 --device simt");
   expect_near("simt", .02);
 }
