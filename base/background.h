@@ -1,4 +1,4 @@
-// A thread that does jobs one after another, in the order in which they were given.
+// A thread that runs jobs in the order in which they were posted.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -14,12 +14,12 @@ namespace bv {
 class Background {
  public:
   Background() = default;
-  ~Background();  // does what is left
+  ~Background();  // runs the remaining jobs
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
   void post(std::function<void()> job);
-  // Rethrows, once, what the first failed job threw.
+  // Rethrows, once, the exception of the first failed job.
   void check();
   void wait();  // until all is done
 
@@ -28,22 +28,22 @@ class Background {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;  // the first one is being done
+  std::deque<std::function<void()>> jobs_;  // the first one is running
   std::exception_ptr error_;
   bool ending_ = false;
-  std::thread thread_;  // from the first job on
+  std::thread thread_;  // started with the first job
 };
 
-// Jobs that a run can do without: a failure is only reported.
+// Jobs that a run can do without: their failure is only reported.
 class OptionalJobs {
  public:
-  // give_up: no job is done after one that failed.
+  // give_up: no job runs after one that failed.
   explicit OptionalJobs(bool give_up) : state_(std::make_shared<State>()) {
     state_->give_up = give_up;
   }
-  // The job may outlive this.
+  // The job may outlive this object.
   void post(Background&, std::function<void()> job);
-  // The line of the first failure, once; before and after it, nothing.
+  // The line of the first failure, returned once; otherwise empty.
   std::string failure();
 
  private:

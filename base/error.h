@@ -16,12 +16,12 @@ struct RunError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// An error's message as one line without control characters, whatever names are in it. Messages of
-// libraries that say nothing are replaced.
+// An error's message as one line, with control characters replaced. Uninformative messages of
+// libraries are replaced.
 std::string error_line(const std::exception&);
 
-// Writes to standard error in one piece, so that lines of several processes don't mix; gives up on
-// a reader that takes nothing for two seconds.
+// Writes to standard error in one piece, so that lines of several processes don't mix; gives up if
+// the reader takes nothing for two seconds.
 void print_error_line(const std::string&);
 
 }  // namespace bv

@@ -1,5 +1,5 @@
-// Files that a user names or a folder holds are opened here alone: regular files, since a pipe or a
-// device may keep its reader waiting forever, and of a size that is known before memory is taken.
+// All files that a user names or a folder holds are opened here: only regular files, since a pipe
+// or a device may make its reader wait forever, and with a known size before memory is taken.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// Why a file can't be opened or read; what() is the reason alone, without the path.
+// The reason why a file can't be opened or read; what() doesn't include the path.
 struct FileError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -27,7 +27,7 @@ class RegularFile {
   RegularFile& operator=(const RegularFile&) = delete;
   uint64_t size() const { return size_; }
   void read(uint64_t offset, std::span<std::byte> out) const;  // all of out, or throws
-  void will_need(uint64_t offset, uint64_t bytes) const;       // the system may read them by itself
+  void will_need(uint64_t offset, uint64_t bytes) const;       // the system may read them ahead
 
  private:
   int fd_;

@@ -53,7 +53,7 @@ std::string read_text_file(const std::string& path, uint64_t limit) try {
   throw UserError(path + ": " + e.what());
 }
 
-// A new file: whatever has its name, a leftover or a pipe, is not opened.
+// Creates a new file; anything that has its name, a leftover or a pipe, is not opened.
 OutputFile::OutputFile(const std::string& path) : path_(path), partial_(path + ".partial") {
   unlink(partial_.c_str());
   fd_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

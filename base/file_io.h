@@ -59,15 +59,15 @@ class OutputFile {
   FileDigest digest_;
 };
 
-// A file that grows by whole texts. Throws RunError.
+// A file to which whole texts are appended. Throws RunError.
 class LogFile {
  public:
   LogFile(const std::string& path, int flags);  // O_EXCL, O_TRUNC
   ~LogFile();
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
-  void cut(int64_t bytes);             // to this many
-  void append(std::string_view text);  // at once, all of it or nothing
+  void cut(int64_t bytes);             // truncates to this many bytes
+  void append(std::string_view text);  // appends all of it or nothing
 
  private:
   std::string path_;

@@ -13,16 +13,16 @@
 
 namespace bv {
 
-// Receives a text part by part, if it is too large or too suspect for a tree; see
-// Json::sax_parse. A function that returns false ends the reading.
+// Receives a text event by event, if it is too large or too suspect for a tree; see
+// Json::sax_parse. If a function returns false, reading ends.
 using JsonEvents = nlohmann::json_sax<Json>;
 
-// Bounds nesting and keys and refuses duplicate keys, so that no file can make it crash, hang or
-// guess. Throws UserError naming `path`, line and column unless `text` is one object.
+// Bounds nesting and keys and refuses duplicate keys, so that no file can cause a crash or a hang
+// or be ambiguous. Throws UserError naming `path`, line and column unless `text` is one object.
 Json parse_json_object(std::string_view text, const std::string& path);
 
 std::string_view kind_of(const Json&);  // "a number"
-// A text, number or boolean as the text of an option's value; 1e3 is "1000". Others: empty.
+// A text, number or boolean as an option's value in text form; 1e3 is "1000". Others: empty.
 std::string scalar_text(const Json&);
 
 // A number with `digits` as in format_number; null if it is not finite.
@@ -53,7 +53,7 @@ class JsonReader {
   }
   bool flag(const std::string& key);           // false if it is missing
   const Json* object(const std::string& key);  // null if it is missing
-  void refuse_unknown() const;                 // a member that nobody asked for
+  void refuse_unknown() const;                 // throws if a member was never read
 
   [[noreturn]] void fail(const std::string& reason) const;
   [[noreturn]] void fail(const std::string& key, const std::string& reason) const;

@@ -13,11 +13,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The terminal signals the whole group, and the launcher passes the signal on: a repeat within this
-// time is the same request.
+// A terminal signals the whole group, and the launcher passes the signal on, so a second signal
+// within this time is the same request.
 constexpr std::chrono::seconds same_request{1};
 
-std::atomic<bool> holding{false};  // held() has been called
+std::atomic<bool> holding{false};  // hold_stop_signals() has been called
 
 struct Held {
   sigset_t set, before;
@@ -35,7 +35,7 @@ const Held& held() {
   return mask;
 }
 
-// As if it had never been blocked: a shell sees what ended the process.
+// As if the signal had never been blocked, so that a shell sees what ended the process.
 [[noreturn]] void end_by(int number) {
   std::signal(number, SIG_DFL);
   sigset_t one;
@@ -60,7 +60,7 @@ class Receiver {
     const std::lock_guard lock(mutex_);
     ends_ = ends;
     clean_up_ = std::move(clean_up);
-    // fork() leaves the thread behind.
+    // fork() doesn't copy the thread.
     if (std::exchange(process_, getpid()) == getpid()) return;
     std::thread([this, set = held().set] {
       for (int number = 0;;)
@@ -82,7 +82,7 @@ class Receiver {
     first_ = number;
   }
 
-  std::mutex mutex_;  // of all but first_
+  std::mutex mutex_;  // guards all but first_
   pid_t process_ = 0;
   bool ends_ = true;
   std::function<void()> clean_up_;

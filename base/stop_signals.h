@@ -1,7 +1,7 @@
 // Requests to stop: SIGINT, SIGTERM, SIGHUP, and SIGUSR1, which batch systems send before a job's
-// time is up. All threads block them and one thread waits for them.
-// A handler would run on the stack of a thread that computes, below whose stack pointer a library
-// may keep data: oneDNN's AVX2 code does.
+// time limit. All threads block them and one thread waits for them, because a handler would run on
+// the stack of a computing thread, and a library may keep data below its stack pointer: oneDNN's
+// AVX2 code does.
 #pragma once
 #include <csignal>
 #include <functional>
@@ -9,25 +9,25 @@
 
 namespace bv {
 
-std::span<const int> stop_signals();  // without SIGHUP where nohup has it ignored
+std::span<const int> stop_signals();  // without SIGHUP under nohup
 
-// Blocks them in this thread and in those that it starts later, so main() begins with it. They stay
-// pending until one of the following says what to do with them.
+// Blocks the signals in this thread and in those it starts later; called first in main(). They stay
+// pending until one of the functions below handles them.
 void hold_stop_signals();
-// The signal mask from before, which child programs are started with.
+// The signal mask before hold_stop_signals(), for starting other programs.
 sigset_t starting_signal_mask();
 
-// From now on a stop signal is a request. A second one, a second later, ends the process.
+// From now on a stop signal is a request. Another one, a second later, ends the process.
 void catch_stop_signals();
-// The same in a program that holds them; in another, which handles them itself, does nothing.
+// catch_stop_signals() if hold_stop_signals() was called; else the program handles signals itself.
 void catch_held_stop_signals();
 // The first stop signal caught, or 0.
 int stop_signal();
 
 // From now on a stop signal ends the process at once, as if it weren't held.
 void end_on_stop_signals();
-// The same while this lives; then they are caught. clean_up is called before the end, on another
-// thread, whatever this one is doing.
+// end_on_stop_signals() during this object's lifetime; afterwards they are caught. clean_up is
+// called before the end, on another thread, whatever this one is doing.
 class EndsOnStopSignals {
  public:
   explicit EndsOnStopSignals(std::function<void()> clean_up);

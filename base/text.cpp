@@ -112,7 +112,7 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
   std::string lower(word);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const size_t slip =
-      std::min<size_t>(2, lower.size() / 3);  // a word farther away means something else
+      std::min<size_t>(2, lower.size() / 3);  // more distant words mean something else
   const std::string best = nearest(lower, known);
   // A word that begins exactly one known name, and longer names that begin with that: cifar,
   // cifar10.

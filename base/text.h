@@ -24,7 +24,7 @@ std::string counted(int64_t number, std::string_view noun);
 
 // The known word of smallest edit distance to `word`; empty if that is too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
-// " (did you mean NEAREST?)" if that is one slip away, or two in a long word; else "".
+// " (did you mean NEAREST?)" if that is one edit away, or two for a long word; else "".
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix = "");
 

@@ -1,4 +1,4 @@
-// Work on each image of a data set, by several threads.
+// Runs work on each image of a data set in several threads.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace bv {
 
-// Calls work(i) for every i below `count`, each on one of the threads, and about every `often`
-// progress(how many are done) on the calling thread. Rethrows what either throws, once the threads
+// Calls work(i) for every i below `count`, each in one of the threads, and progress(number done)
+// about once per `often` on the calling thread. Rethrows exceptions of either after the threads
 // have stopped.
 void in_threads(int64_t count, int threads, const std::function<void(int64_t i)>& work,
                 std::chrono::milliseconds often, const std::function<void(int64_t done)>& progress);

@@ -40,21 +40,21 @@ class Communicator {
   // data [size, count]: each rank ends with the sum over the ranks of its own row; the other rows
   // are undefined afterwards.
   virtual void reduce_scatter(float* data, size_t count, Stream) = 0;
-  // All of them at once: none waits for another of the same call. Between two ranks, the n-th send
-  // goes to the n-th receive. Ranks that have nothing to send or receive need not call it.
+  // Runs all transfers concurrently: none waits for another of the same call. Between two ranks,
+  // the n-th send goes to the n-th receive. Ranks with nothing to send or receive need not call it.
   virtual void exchange(std::span<const Transfer>, Stream) = 0;
-  // A communicator for some of these ranks, with an order of calls of its own. Every rank calls
-  // this with the group that it will be in; the groups share out all ranks. Ranks are numbered in
-  // the order of the list. It must not outlive this one.
+  // A communicator for some of these ranks, with its own order of calls. Every rank calls this with
+  // the group that it will be in; the groups together have all ranks. Ranks are numbered in the
+  // order of the list. It must not outlive this communicator.
   virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) = 0;
-  virtual void barrier() = 0;  // the host waits for the other hosts
+  virtual void barrier() = 0;  // host barrier
   // Sums one host value per rank.
   virtual double all_reduce_scalar(double x) {
     all_reduce(&x, 1, nullptr);
     return x;
   }
-  // Its calls, and those of its groups, run one after another as they were called, whatever their
-  // streams; others run concurrently.
+  // True: all calls, also of its groups, run in call order on any streams. False: calls on
+  // different streams run concurrently.
   virtual bool in_call_order() const { return false; }
   // While busy, this process may keep its peers waiting for ten times their timeout.
   virtual void busy(Busy) = 0;
@@ -62,7 +62,7 @@ class Communicator {
   virtual std::string note() const { return ""; }
   // The failure the communicator has detected, or empty. Thread-safe.
   virtual std::string failure() const { return ""; }
-  // This process is about to end the run: tells the peers that cannot see it why.
+  // Tells peers that can't see this process why it is about to end the run.
   virtual void end_run(const std::string& /*why*/) {}
 
  private:

@@ -9,8 +9,8 @@
 namespace bv {
 
 // Collectives between the ranks' devices; `staged`: through host memory, for ranks that share a
-// GPU. On a GPU this rank is Busy::starting from here on. Throws std::runtime_error if this program
-// was built without NCCL and needs it.
+// GPU. On a GPU, sets this rank to Busy::starting. Throws std::runtime_error if NCCL is needed but
+// this program was built without it.
 std::unique_ptr<Communicator> make_communicator(DeviceKind, Backend&, NcclPeers, bool staged);
 
 }  // namespace bv

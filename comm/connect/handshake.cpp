@@ -48,7 +48,7 @@ Digest proof(const World& world, char role, const Handshake& handshake, const No
 
 }  // namespace
 
-// Nodes of our launcher may know rank 0's machine by different names.
+// Leaves out rank 0's address, since the nodes may know that machine by different names.
 uint32_t job_of(const World& world) {
   const std::string name = world.launched ? std::to_string(world.port) : world.master;
   return crc32c(std::as_bytes(std::span(name)));

@@ -1,8 +1,7 @@
-// The first messages between two processes of a run: a Handshake from the one that connects, rank
-// 0's Challenge, then the connecting one's Proof. Each begins with bytes that no other protocol
-// sends, and with BAREVISION_SECRET in the environment each side proves that it knows the secret,
-// by an HMAC over both sides' random numbers. The bytes after these are neither encrypted nor
-// signed.
+// The first messages between two processes of a run: a Handshake from the connecting process, rank
+// 0's Challenge, then the connecting process's Proof. Each begins with bytes that no other protocol
+// sends. With BAREVISION_SECRET in the environment, each side proves that it knows the secret by an
+// HMAC over both sides' random numbers. Later bytes are neither encrypted nor signed.
 #pragma once
 #include <array>
 #include <cstdint>

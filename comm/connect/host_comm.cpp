@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-// The right to print is claimed in the shared memory, if there is any and it can be reached.
+// Claims the right to print in the shared memory, if that exists and can be reached.
 bool is_first_error(const World& world, int exit_code) {
   if (world.shared_fd < 0) return true;
   try {

@@ -1,4 +1,4 @@
-// The communicator between the ranks' hosts, and how a worker reports an error to its peers.
+// Connects the ranks' hosts, and reports a worker's error to its peers.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,7 +16,7 @@ namespace bv {
 // result.
 std::unique_ptr<Communicator> connect_hosts(World&, size_t bucket_bytes, double timeout);
 
-// Ends the process with `exit_code`. Of ranks that are connected only the first to fail prints.
+// Ends the process with `exit_code`. Of connected ranks, only the first to fail prints its line.
 [[noreturn]] void fail_worker(const World&, const std::string& line, int exit_code);
 
 }  // namespace bv

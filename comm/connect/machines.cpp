@@ -53,13 +53,13 @@ int port_of(int fd) {
                                              : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
-// The ranks of this machine as a run of their own, which meet for `purpose`.
+// The ranks of this machine as a separate run, whose rendezvous is for `purpose`.
 World node_of(const World& world, const std::string& purpose) {
   World node = world;
   node.rank = world.local_rank;
   node.size = world.local_size;
   node.nodes = 1;
-  node.launched = false;  // a job's name, not a port, keeps it apart from others
+  node.launched = false;  // identified by a job's name, not by a port
   node.master += "/node " + std::to_string(world.node) + "/" + purpose;
   return node;
 }
@@ -72,7 +72,7 @@ int shared_by_node(const World& world, double timeout) {
   return fd;
 }
 
-// Row r of the result comes from rank r.
+// Gathers rows: row r of the result comes from rank r.
 template <class T>
 std::vector<T> gather(Communicator& hosts, const T& own) {
   static_assert(sizeof(T) % sizeof(float) == 0);
@@ -87,7 +87,7 @@ std::string text_of(const std::array<char, N>& chars) {
   return printable(std::string(chars.data(), strnlen(chars.data(), N)));
 }
 
-// rank0: the address at which this rank reaches rank 0, and so all ranks of rank 0's machine.
+// rank0: the address at which this rank reaches rank 0, and therefore all ranks on its machine.
 std::vector<NodePlacement> gather_seats(Communicator& hosts, const World& world,
                                         const std::string& own, const std::string& rank0) {
   SeatRow row{.node = world.node, .local_rank = world.local_rank};

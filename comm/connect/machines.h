@@ -1,4 +1,5 @@
-// The ranks of a run on several machines (nodes): who is where, and the connections between them.
+// The ranks of a run on several machines (nodes): their placement, and the connections between
+// them.
 #pragma once
 #include <memory>
 #include <optional>

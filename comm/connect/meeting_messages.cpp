@@ -42,7 +42,7 @@ void answer(const Socket& peer, const Answer& with, int fd) {
   } else {
     message.header.msg_controllen = 0;
   }
-  // A peer that is gone is noticed at the first barrier.
+  // If the peer is gone, the first barrier reports it.
   if (sendmsg(peer.fd(), &message.header, MSG_NOSIGNAL) < 0) return;
 }
 

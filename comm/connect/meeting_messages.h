@@ -1,4 +1,4 @@
-// Messages between ranks that connect, after the greeting, and how ranks wait for them.
+// Messages between connecting ranks after the handshake, and waiting for them.
 #pragma once
 #include <poll.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ using MeetingClock = std::chrono::steady_clock;
 MeetingClock::time_point after(double seconds);
 std::string seconds_text(double timeout);  // "10 s"
 
-// A stop signal ends the process: there is nothing to save yet.
+// Ends the process on a stop signal: there is nothing to save yet.
 void heed_stop_signal();
 // Returns after 50 ms at the latest.
 void wait_for_events(std::vector<pollfd>& items);
@@ -33,7 +33,7 @@ template <class T>
 class Incoming {
  public:
   T value{};
-  // Takes what has arrived. False: the connection has ended.
+  // Reads the bytes that have arrived. False: the connection has ended.
   bool receive(int fd) {
     const ssize_t n = recv(fd, reinterpret_cast<char*>(&value) + got_, sizeof value - got_, 0);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
@@ -42,7 +42,7 @@ class Incoming {
   }
   bool complete() const { return got_ == sizeof value; }
   bool has(size_t bytes) const { return got_ >= bytes; }
-  // Whether what has arrived so far begins like this program's messages.
+  // Whether the bytes so far begin like this program's messages.
   bool is_ours() const {
     constexpr auto magic = Preamble::our_magic;
     return std::memcmp(&value, magic.data(), std::min(got_, magic.size())) == 0;
@@ -53,7 +53,7 @@ class Incoming {
   size_t got_ = 0;
 };
 
-// Messages of a greeting are small: they fit into a new connection's buffer.
+// Sends a message of the handshake: it fits into a new connection's buffer.
 template <class T>
 bool send_message(int fd, const T& message) {
   return send(fd, &message, sizeof message, MSG_NOSIGNAL) == ssize_t(sizeof message);
@@ -64,7 +64,7 @@ struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
   int32_t nodes = 0, local_size = 0;  // rank 0's, as in World
-  std::array<char, 512> reason{};     // why it has given up, padded with zeros
+  std::array<char, 512> reason{};     // why rank 0 has given up, padded with zeros
 };
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.
@@ -85,7 +85,7 @@ struct AnswerMessage {
 
 void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent along
 
-// Advice to the user when ranks don't come.
+// Advice to the user if ranks don't connect.
 std::string advice(const World&);
 // "--nnodes 2 -n 4"
 std::string shape_of(int nodes, int local_size);

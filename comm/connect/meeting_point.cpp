@@ -23,7 +23,7 @@ class UnixMeetingPoint final : public MeetingPoint {
   explicit UnixMeetingPoint(const World& world) : name_(world.master) {
     const std::string name = "barevision/" + std::to_string(getuid()) + "/" + world.master;
     address_.sun_family = AF_UNIX;
-    // A leading zero byte makes it abstract. A name too long is cut at the front, where names
+    // A leading zero byte makes it abstract. A name that is too long loses its front, where names
     // differ least.
     const size_t room = sizeof address_.sun_path - 1;
     const std::string end = name.size() <= room ? name : name.substr(name.size() - room);
@@ -77,7 +77,7 @@ class TcpMeetingPoint final : public MeetingPoint {
       return errno ? -1 : 0;
     });
   }
-  bool admits(int) const override { return true; }  // decided by the greeting
+  bool admits(int) const override { return true; }  // decided by the handshake
 
  private:
   // A socket for the host's first address on which `call` succeeds.

@@ -1,6 +1,6 @@
-// Meeting point of a run's processes. On one machine it is an abstract Unix socket (no file; gone
-// with the process), named after the user's id and World::master and open to processes of the same
-// user; between machines it is a TCP port.
+// The meeting point of a run's processes. On one machine, an abstract Unix socket (no file; it
+// disappears with the process), named after the user's id and World::master, open to the same
+// user's processes; between machines, a TCP port.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace bv {
 
-// A socket that can't be made is empty, with errno set.
+// Functions return an empty socket, with errno set, on failure.
 class MeetingPoint {
  public:
   virtual ~MeetingPoint() = default;
   virtual std::string name() const = 0;
   virtual Socket bound() const = 0;
   virtual Socket connected() const = 0;  // to rank 0, or connecting to it: non-blocking
-  // Whether the process at the other end may take part, as far as the system knows.
+  // Whether the process at the other end may take part, as far as the system can tell.
   virtual bool admits(int fd) const = 0;
 };
 

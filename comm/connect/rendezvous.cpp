@@ -1,6 +1,6 @@
-// Rank 0 listens; the others connect and prove that they belong (handshake.h); once all have come,
-// each gets an answer, on one machine with the shared memory's descriptor. If rank 0 gives up, they
-// see the connection closed.
+// Rank 0 listens; the others connect and prove that they belong to the run (handshake.h). When all
+// have connected, each gets an answer, on one machine with the shared memory's descriptor. If rank
+// 0 gives up, it closes the connections.
 #include "comm/connect/rendezvous.h"
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ namespace {
 using Clock = MeetingClock;
 
 void send_at_once(const Socket& socket) {
-  const int on = 1;  // fails on a Unix socket, which has no such option
+  const int on = 1;  // not available for Unix sockets
   setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
@@ -34,8 +34,8 @@ bool wait_readable(int fd, Clock::time_point end) {
   return items[0].revents != 0;
 }
 
-// Rank 0's Challenge to `handshake`; nothing if the connection ends first: rank 0 may
-// be about to end, or serve others first.
+// Rank 0's Challenge to `handshake`; nothing if the connection ends first: rank 0 may be about to
+// end, or busy with other peers.
 std::optional<Challenge> challenge_from(const Socket& rank0, const MeetingPoint& point,
                                         const Handshake& handshake, Clock::time_point end) {
   Incoming<Challenge> challenge;
@@ -50,7 +50,7 @@ std::optional<Challenge> challenge_from(const Socket& rank0, const MeetingPoint&
   return challenge.value;
 }
 
-// Throws UserError unless rank 0 is of this run.
+// Throws UserError unless rank 0 belongs to this run.
 void check(const World& world, const Handshake& handshake, const Challenge& challenge) {
   const Preamble& theirs = challenge.preamble;
   const bool by_nodes = world.launched && world.several_machines();
@@ -68,7 +68,7 @@ void check(const World& world, const Handshake& handshake, const Challenge& chal
     throw UserError(self + ": rank 0 has another BAREVISION_SECRET; set the same for all ranks");
 }
 
-// A connection to rank 0 after both sides' greetings; empty once `end` has passed.
+// A connection to rank 0 after the handshake; empty once `end` has passed.
 Socket reach(const World& world, const MeetingPoint& point, Clock::time_point end) {
   for (; Clock::now() < end; pause_a_little()) {
     Socket made = point.connected();
@@ -96,7 +96,7 @@ std::optional<Answer> receive(const Socket& from, int& fd) {
   return message.answer;
 }
 
-// Why rank 0 turned this one away.
+// The reason why rank 0 refused this process.
 std::string refusal(const World& world, const Answer& from_rank0) {
   const std::string self = "rank " + std::to_string(world.rank),
                     node = "node " + std::to_string(world.node) + " (" + world.machine + ")";
@@ -134,12 +134,12 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
   const std::string self = "rank " + std::to_string(world.rank);
   Socket rank0;
   std::optional<Answer> reply;
-  std::string others;  // whom the meeting point belongs to instead
+  std::string others;  // who uses the meeting point instead
   bool again = true;
   while (again) {
     rank0 = reach(world, point, end);
     if (!rank0) throw UserError(waited_for_rank0(world, point, timeout) + others + advice(world));
-    // Rank 0 itself reports whom it waits for, and its exit is noticed here: wait a little longer.
+    // Rank 0 itself reports missing ranks, and its exit is noticed here: wait a little longer.
     if (!wait_readable(rank0.fd(), after(timeout + 1)))
       throw UserError(self + " waited " + seconds_text(timeout) + " for the other ranks" +
                       advice(world));

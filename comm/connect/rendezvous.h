@@ -8,17 +8,17 @@
 
 namespace bv {
 
-// Returns the descriptor of a SharedRegion that rank 0 creates, for region_size ranks or for those
-// that meet, and passes on once all have come. Throws UserError if a peer doesn't come within
-// `timeout` seconds.
+// Returns the descriptor of a SharedRegion for region_size ranks (0: as many as connect), which
+// rank 0 creates and passes on once all have connected. Throws UserError if a peer doesn't connect
+// within `timeout` seconds.
 int meet_peers(const World&, double timeout, int region_size = 0);
 
 // The same on several machines: rank 0 listens at World::meeting_port() of World::host. Returns, on
 // rank 0, a connection per rank, indexed by rank; elsewhere one to rank 0.
 std::vector<Socket> meet_over_network(const World&, double timeout);
 
-// A connection between every two ranks, by rank: each listens at its own address of these and
-// connects to all ranks below it.
+// Connects every two ranks; returns the sockets by rank. Each rank listens at its own address in
+// the list and connects to all ranks below it.
 std::vector<Socket> meet_pairwise(const World&, Socket listener,
                                   const std::vector<std::string>& addresses,
                                   const std::vector<int>& ports, double timeout);

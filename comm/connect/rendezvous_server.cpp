@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t max_guests = 512;  // connections in their greeting; more wait in the backlog
+constexpr size_t max_guests = 512;  // pending peers; more wait in the backlog
 
 // "node 1 (HOST)"
 std::string node_of(const Handshake& handshake) {
@@ -74,7 +74,7 @@ bool PendingPeer::receive_proof(std::string& reason) {
   return false;
 }
 
-// ---- all of them --------------------------------------------------------------------------------
+// ---- the server ---------------------------------------------------------------------------------
 
 RendezvousServer::RendezvousServer(const World& world, const MeetingPoint& point, Socket listener,
                                    double timeout)
@@ -107,7 +107,7 @@ void RendezvousServer::look() {
   for (const PendingPeer& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
   for (const Socket& peer : peers_) items.push_back({peer.fd(), POLLIN, 0});
   wait_for_events(items);
-  // A connected rank sends nothing more: a readable socket means that it has ended.
+  // A connected rank sends nothing more: a readable socket means that the process has ended.
   for (size_t r = 0; r < peers_.size(); ++r)
     if (items[1 + guests_.size() + r].revents) peers_[r] = Socket();
   std::vector<PendingPeer> left;

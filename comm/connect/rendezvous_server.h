@@ -1,6 +1,6 @@
-// The listening side of a rendezvous: it seats by rank the peers that prove that they belong.
-// Strangers may connect, be silent or send nonsense: every connection has a second for its whole
-// greeting, one poll serves all, and one deadline holds for all.
+// The listening side of a rendezvous: accepts peers that prove that they belong, by rank. Strangers
+// may connect, stay silent or send nonsense: every connection has one second for its handshake, one
+// poll serves all, and all share one deadline.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,15 +13,15 @@ namespace bv {
 // Waits a little for a previous run to free the address.
 Socket listen_at(const World&, const MeetingPoint&, double timeout);
 
-// A connection in its greeting.
+// A connection during its handshake.
 class PendingPeer {
  public:
   PendingPeer(const World& world, Socket socket) : world_(world), socket_(std::move(socket)) {}
   int fd() const { return socket_.fd(); }
   const Handshake& handshake() const { return handshake_.value; }
   bool has_proved() const { return proof_.complete(); }
-  // Takes what has arrived and answers a Handshake. False: it has ended, is a stranger's, or its
-  // second is over; `reason` says why if it came from this program.
+  // Reads what has arrived and answers a Handshake. False: the peer has ended, is a stranger, or
+  // its second is over; `reason` is set if the connection came from this program.
   bool proceed(bool readable, std::string& reason);
   Socket& socket() { return socket_; }
 
@@ -60,7 +60,7 @@ class RendezvousServer {
   Socket listener_;
   std::vector<PendingPeer> guests_;
   std::vector<Socket> peers_;  // by rank
-  std::string refused_;        // why the last one was
+  std::string refused_;        // why the last peer was refused
 };
 
 }  // namespace bv

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int spins = 300;  // about 15 us, the cost of falling asleep and waking
 
-// Writes as many of n bytes as there is room for; returns their number.
+// Writes as many of n bytes as fit; returns their number.
 size_t put(Mailbox& box, const std::byte* from, size_t n) {
   const uint64_t written = box.written.load(std::memory_order_relaxed);
   n = std::min<size_t>(n, Mailbox::capacity - (written - box.read.load(std::memory_order_acquire)));
@@ -24,7 +24,7 @@ size_t put(Mailbox& box, const std::byte* from, size_t n) {
   return n;
 }
 
-// Reads as many of n bytes as have come; returns their number.
+// Reads as many of n bytes as have arrived; returns their number.
 size_t take(Mailbox& box, std::byte* to, size_t n) {
   const uint64_t read = box.read.load(std::memory_order_relaxed);
   n = std::min<size_t>(n, box.written.load(std::memory_order_acquire) - read);
@@ -46,14 +46,14 @@ class Lane {
   int peer() const { return peer_; }
   void add(const Transfer& t) { queue_.push_back(&t); }
   bool finished() const { return next_ == queue_.size(); }
-  // Nothing moves before the peer has done its part.
+  // Whether nothing can move before the peer acts.
   bool waits() const {
     if (finished()) return false;
     const uint64_t on_the_way =
         box_.written.load(std::memory_order_acquire) - box_.read.load(std::memory_order_acquire);
     return on_the_way == (sends_ ? Mailbox::capacity : 0);
   }
-  // Returns whether anything moved.
+  // Moves bytes. Returns whether any moved.
   bool advance() {
     bool moved = false;
     while (!finished()) {

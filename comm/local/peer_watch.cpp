@@ -52,7 +52,7 @@ void PeerWatch::end(const std::string& why, bool a_peer_died) {
   end_process(region_, place_, why, a_peer_died);
 }
 
-// A stopped process has no heartbeat; a slow one has begun fewer waits.
+// A stopped process has no heartbeat; a slow one has begun fewer waits than its peers.
 int PeerWatch::stuck_peer() const {
   for (int peer = 0; peer < place_.size; ++peer)
     if (peer != place_.rank && !has_heartbeat(region_.rank(peer))) return peer;

@@ -12,8 +12,8 @@ namespace bv {
 
 class PeerWatch {
  public:
-  // `failure` is polled: why the communication has failed, or "". `before_end` is told why
-  // before this watch ends the process.
+  // `failure` is polled: returns why the communication has failed, or "". `before_end` is called
+  // with the reason before this watch ends the process.
   PeerWatch(SharedRegion&, const RankPlace&, std::function<std::string()> failure,
             std::function<void(const std::string&)> before_end);
   ~PeerWatch();
@@ -26,7 +26,7 @@ class PeerWatch {
   void run();
   void check_peers();
   [[noreturn]] void end(const std::string& why, bool a_peer_died);
-  int stuck_peer() const;  // -1: all look alike
+  int stuck_peer() const;  // -1: none differs
 
   SharedRegion& region_;
   RankPlace place_;

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int spins = 300;      // about 15 us, the cost of falling asleep and waking
-constexpr int grace_ms = 1000;  // for the launcher to act first
+constexpr int grace_ms = 1000;  // lets the launcher act first
 constexpr int stale_ms = 2000;  // after the last heartbeat
 
 }  // namespace
@@ -29,7 +29,7 @@ constexpr int stale_ms = 2000;  // after the last heartbeat
 bool has_died(RankStatus& peer) {
   if (peer.state != RankState::here) return false;
   const int result = pthread_mutex_trylock(&peer.alive);
-  if (result == 0) pthread_mutex_unlock(&peer.alive);  // it left between the two looks
+  if (result == 0) pthread_mutex_unlock(&peer.alive);  // it left between the two checks
   return result == EOWNERDEAD || result == ENOTRECOVERABLE;
 }
 
@@ -57,7 +57,7 @@ std::string PeerTimeout::add(int busy_rank, Busy busy, int silent) {
   const double counted = std::min(passed.count(), 2e-3 * watch_tick_ms);
   char text[96];
   if (busy != Busy::no) {
-    waited_ = 0;  // once it is done, it has the whole timeout
+    waited_ = 0;  // afterwards it has the whole timeout again
     if ((busy_ += counted) < of_busy * timeout_) return "";
     std::snprintf(text, sizeof text, " has been %s for %g s (%g times --timeout)",
                   busy == Busy::saving ? "saving" : "starting", of_busy * timeout_, of_busy);
@@ -102,7 +102,7 @@ void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
     late.push_back(rank);
     RankStatus& status = region.rank(rank);
     const bool left = status.state == RankState::left;
-    // It may have done its part and left between the two looks.
+    // It may have arrived and left between the two checks.
     if ((!left && !has_died(status)) || !awaited(member)) continue;
     const std::string why =
         name_of(place.run, place.in_run(rank)) + (left ? " has left the run" : " has died");
@@ -113,7 +113,7 @@ void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
     return std::find(late.begin(), late.end(), rank) != late.end();
   };
   int named = late.empty() ? group_.members[silent] : late.front();
-  // A late one may itself wait for one that is stopped, as stages wait for each other.
+  // A late rank may itself wait for a stopped one, as stages of a pipeline do.
   const auto stopped = [&](int rank) {
     return region.rank(rank).state == RankState::here && !has_heartbeat(region.rank(rank));
   };

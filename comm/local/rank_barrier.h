@@ -1,5 +1,5 @@
 // Barrier between the ranks of a run. Every waiting rank is also a watchdog: if a peer dies, or
-// doesn't come within the timeout, it prints one line that says so and ends its process.
+// doesn't arrive within the timeout, it prints one line about it and ends its process.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -16,7 +16,7 @@ struct RankPlace {
   int rank, size;
   double timeout;   // seconds
   bool supervised;  // our launcher watches too
-  // Set in runs on several machines. ranks: numbers in the run of the ranks here, if they differ.
+  // Set in runs on several machines. ranks: the local ranks' numbers in the run, if they differ.
   RunWatch* run = nullptr;
   std::vector<int> ranks = {};
   int in_run(int r) const { return ranks.empty() ? r : ranks[size_t(r)]; }
@@ -24,28 +24,28 @@ struct RankPlace {
 
 // Whether a process that had joined has ended without leaving.
 bool has_died(RankStatus&);
-// Prints this process's line on why the run ends, unless another process has printed one; doesn't
-// return. If a peer died, a supervising launcher prints first: it knows the cause.
+// Prints why the run ends, unless another process has done so; doesn't return. If a peer died, a
+// supervising launcher prints first, since it knows the cause.
 [[noreturn]] void end_process(SharedRegion&, const RankPlace&, const std::string& why,
                               bool a_peer_died);
 
 int64_t monotonic_ms();
-constexpr int watch_tick_ms = 100;  // between two looks at the peers
+constexpr int watch_tick_ms = 100;  // between two checks of the peers
 // False without a recent heartbeat: the rank is stopped, not slow.
 bool has_heartbeat(const RankStatus&);
 
-// How long one rank has waited for others. A peer that is busy, with a heartbeat, gets ten times
-// the timeout. The time between two looks counts as two ticks at most: a run that was stopped as a
-// whole can resume.
+// Measures how long one rank has waited for others. A busy peer with a heartbeat gets ten times the
+// timeout. The time between two checks counts as at most two ticks, so that a run that was
+// suspended as a whole can continue.
 class PeerTimeout {
  public:
   static constexpr double of_busy = 10;
   explicit PeerTimeout(double timeout, const RunWatch* run = nullptr)
       : timeout_(timeout), run_(run) {}
   void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
-  // Looks at the clock and at the peers for which awaited(rank) holds. Returns why the wait is
-  // over, or "": "rank 3 has not answered for 60 s (--timeout)". That line names `silent`, a rank,
-  // or -1 for all.
+  // Checks the clock and the peers for which awaited(rank) holds. Returns why the wait is over, or
+  // "": "rank 3 has not answered for 60 s (--timeout)". The line names `silent`, a rank, or all if
+  // -1.
   template <class Awaited>
   std::string look(const SharedRegion& region, int size, Awaited awaited, int silent) {
     const RankStatus* busy = nullptr;
@@ -60,14 +60,14 @@ class PeerTimeout {
   using Clock = std::chrono::steady_clock;
   std::string add(int busy_rank, Busy, int silent);
 
-  double timeout_;       // seconds, as are the others
+  double timeout_;       // all times are in seconds
   const RunWatch* run_;  // knows the ranks' names
   double waited_ = 0, busy_ = 0;
   Clock::time_point last_ = Clock::now();
 };
 
-// A rank's part in the run, which its peers see. Made and destroyed by one thread, which lives as
-// long as the process. A thread of its own keeps the heartbeat.
+// A rank's part in the run, as its peers see it. Made and destroyed by one thread, which lives as
+// long as the process. A separate thread updates the heartbeat.
 class Heartbeat {
  public:
   Heartbeat(SharedRegion&, const RankPlace&);
@@ -79,12 +79,12 @@ class Heartbeat {
   std::jthread heart_;
 };
 
-// The ranks of a communicator, by their ranks in the run.
+// The ranks of a communicator, numbered as in the run.
 struct RankGroup {
   SharedRegion& region;
   const RankPlace& place;  // of this process in the run
   std::vector<int> members;
-  int rank;  // of this process among them
+  int rank;  // this process's rank in the group
 };
 
 // One wait of this rank for others of its group.
@@ -93,9 +93,9 @@ class PeerWait {
   explicit PeerWait(const RankGroup& group)
       : group_(group), patience_(group.place.timeout, group.place.run) {}
   // Doesn't return if a member for which awaited(member) holds is gone or too late. `silent`: the
-  // member to name if by now none is awaited.
+  // member to name if none is awaited any more.
   void look(const std::function<bool(int)>& awaited, int silent);
-  void start_over() { patience_.start_over(); }  // something has come
+  void start_over() { patience_.start_over(); }  // called when something has arrived
 
  private:
   const RankGroup& group_;
@@ -108,7 +108,7 @@ struct alignas(64) BarrierWords {
   alignas(64) std::atomic<uint32_t> generation;  // barriers passed; waiters sleep on it
 };
 struct alignas(64) MemberWords {
-  std::atomic<uint32_t> arrivals;  // barriers that this member has come to
+  std::atomic<uint32_t> arrivals;  // number of barriers that this member has reached
   std::atomic<uint32_t> bell;      // it sleeps on this while it exchanges messages
 };
 
@@ -120,7 +120,7 @@ class RankBarrier {
   void wait();
 
  private:
-  bool missing(int member) const;  // has not come to the barrier that this rank waits at
+  bool missing(int member) const;  // it has not reached the barrier at which this rank waits
 
   const RankGroup& group_;
   BarrierWords& words_;

@@ -1,4 +1,4 @@
-// Interface for waits on one machine to watch the whole run, which spans several.
+// Lets waits on one machine watch the whole run, which spans several machines.
 #pragma once
 #include <string>
 
@@ -13,7 +13,7 @@ class RunWatch {
   virtual std::string name(int rank) const = 0;  // "rank 3 (node 1, HOST)"
   // Called during a wait for this rank. Returns why the wait is over, or "".
   virtual std::string look(PeerTimeout&, int awaited) = 0;
-  // Tells all other ranks why the run ends, and ends this process as end_process does. culprit: the
+  // Tells all other ranks why the run ends, and ends this process like end_process. culprit: the
   // rank that has died, or -1.
   [[noreturn]] virtual void end(const std::string& why, int culprit) = 0;
 };

@@ -31,8 +31,8 @@ constexpr size_t line = 64;              // bytes of a cache line; no two ranks 
 constexpr size_t max_chunk = 1 << 18;    // stays in the L2 cache between its phases
 constexpr size_t small_bytes = 1 << 12;  // up to here every rank sums it all, for one barrier less
 
-// A communicator's area: the words of its barrier; two results; per rank two inputs and two small
-// inputs; the mailboxes.
+// A communicator's area: the words of its barrier; two results; two inputs and two small inputs per
+// rank; the mailboxes.
 struct Layout {
   size_t chunk;  // bytes
   int ranks;
@@ -56,14 +56,14 @@ int dup_of(int fd) {
   throw std::runtime_error("the memory shared by the processes is not open");
 }
 
-// This process in the run. All its communicators hold it.
+// This process's part in the run, shared by all its communicators.
 struct Member {
   explicit Member(const SharedMemoryPeers& peers)
       : region(SharedRegion::open(dup_of(peers.fd))),
         place(agreed_place(region, peers)),
         chunk(std::clamp(peers.bucket_bytes / line * line, line * size_t(peers.size), max_chunk)),
         presence(region, place) {
-    uint64_t none = 0;  // all ranks set the same
+    uint64_t none = 0;  // all ranks must set the same value
     region.control().areas_end.compare_exchange_strong(
         none, SharedRegion::area_bytes(Layout{chunk, place.size}.bytes()));
   }
@@ -89,7 +89,7 @@ struct Member {
 
 class SharedMemoryCommunicator final : public Communicator {
  public:
-  // members: their ranks in the run. offset: of their area.
+  // members: their ranks in the run. offset: of their area in the region.
   SharedMemoryCommunicator(std::shared_ptr<Member> self, std::vector<int> members, int rank,
                            size_t offset)
       : Communicator(rank, int(members.size())),
@@ -217,7 +217,7 @@ class SharedMemoryCommunicator final : public Communicator {
     }
   }
 
-  // Takes one piece of each rank's row at a time; every rank sums its own piece.
+  // Takes one piece of each rank's row at a time; every rank sums one piece.
   void sum_rows(float* data, size_t count) {
     const auto ranks = size_t(size()), own = size_t(rank());
     const size_t piece = layout_.chunk / sizeof(float) / ranks;
@@ -243,8 +243,8 @@ class SharedMemoryCommunicator final : public Communicator {
   StreamOrder order_;
 };
 
-// Every rank knows all lists, so that all find the same mistake. Areas have room for all ranks, as
-// if each led a group: only pages that are written take memory.
+// Every rank knows all lists, so all report the same mistake. Each group's area has room for all
+// ranks; only pages that are written take memory.
 std::unique_ptr<Communicator> SharedMemoryCommunicator::group(std::span<const int> ranks) {
   const auto all = size_t(size());
   std::vector<float> lists(all * all, -1);

@@ -19,10 +19,10 @@ struct SharedMemoryPeers {
   std::vector<int> ranks = {};
 };
 
-// Made and destroyed by the main thread, and before the backend whose streams it runs on. Its
-// collectives run one after another in the order of the calls, whatever their streams; those of a
-// group run concurrently. A send doesn't wait for its receiver while 128 KiB or less are on their
-// way to it. Throws std::runtime_error if the peers disagree.
+// Made and destroyed by the main thread, before the backend whose streams it uses. Its collectives
+// run in call order on any streams; those of a group run concurrently. A send doesn't wait for its
+// receiver while at most 128 KiB are on their way to it. Throws std::runtime_error if the peers
+// disagree.
 std::unique_ptr<Communicator> make_shared_memory_communicator(const SharedMemoryPeers&);
 
 }  // namespace bv

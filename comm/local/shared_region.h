@@ -1,6 +1,6 @@
 // The memory that the processes of a run share: a control block, through which the launcher and the
-// ranks see each other, followed by an area for each communicator. It is an anonymous file
-// (memfd), so nothing is left over however a run ends.
+// ranks watch each other, and an area for each communicator. It is an anonymous file (memfd), so
+// nothing remains after the run, however it ends.
 #pragma once
 #include <pthread.h>
 
@@ -15,13 +15,13 @@ namespace bv {
 
 enum class RankState : uint32_t { absent, here, left };
 
-// One rank's part of the control block. A rank holds `alive` while it runs; however the process
-// ends, the kernel marks the mutex, which the others see even before the process is reaped.
+// One rank's part of the control block. A rank holds `alive` while it runs; when the process ends,
+// the kernel marks the mutex, which the others see even before the process is reaped.
 struct alignas(64) RankStatus {
   std::atomic<RankState> state;
   std::atomic<Busy> busy;          // doing something long on its own; not stuck
   std::atomic<uint64_t> waits;     // for the device, begun so far (PeerWatch)
-  std::atomic<int64_t> heartbeat;  // the last one, ms of the monotonic clock
+  std::atomic<int64_t> heartbeat;  // time of the last one, ms of the monotonic clock
   pthread_mutex_t alive;
 };
 
@@ -31,9 +31,9 @@ struct alignas(64) ControlBlock {
 
   std::atomic<uint64_t> magic;
   std::atomic<int32_t> size;              // ranks
-  std::atomic<int32_t> error_printed;     // 1: a line has been printed that says why the run ends
+  std::atomic<int32_t> error_printed;     // 1: a line with the reason of the end was printed
   std::atomic<int32_t> failed_exit_code;  // of the rank that printed it, or no_exit_code
-  std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; no rank waits on
+  std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; ranks stop waiting
   std::atomic<uint64_t> bucket_bytes;     // must be the same for all ranks; 0: not set yet
   std::atomic<uint64_t> areas_end;        // where the next communicator's area begins
 };
@@ -53,12 +53,12 @@ class SharedArea {
 };
 
 // One process's view of the region. Throws std::system_error, or std::runtime_error if the file is
-// something else.
+// not such a region.
 class SharedRegion {
  public:
   // A new region for `size` ranks. The file descriptor is closed on exec.
   static SharedRegion create(int size);
-  // The region of a descriptor received from the launcher or rank 0. Takes the descriptor over.
+  // Opens the region of a descriptor received from the launcher or rank 0, and owns the descriptor.
   static SharedRegion open(int fd);
   SharedRegion(const SharedRegion&) = delete;
   ~SharedRegion();
@@ -68,10 +68,11 @@ class SharedRegion {
   RankStatus& rank(int r) const { return reinterpret_cast<RankStatus*>(&control() + 1)[r]; }
   // Bytes that an area of `bytes` takes in the region.
   static size_t area_bytes(size_t bytes);
-  // Maps `bytes` at an offset after the control block, which all who share them agree on.
+  // Maps `bytes` at an offset after the control block; all who share the area must use the same
+  // one.
   SharedArea map_area(size_t offset, size_t bytes) const;
 
-  // True for one process of the run: the one that is to print why it ends.
+  // True for one process of the run: the one that prints why it ends.
   bool claim_error(int exit_code);
   void end_waiting() { control().ending = 1; }  // of all ranks: the run is ending
 

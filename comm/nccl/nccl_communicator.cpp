@@ -51,7 +51,7 @@ class NcclComms {
   std::vector<ncclComm_t> comms_;
 };
 
-// State that the communicator of all ranks shares with those of groups.
+// State shared by the communicator of all ranks and those of groups.
 struct NcclRun {
   NcclRun(Backend& device, NcclPeers peers)
       : backend(device),
@@ -120,7 +120,7 @@ class NcclCommunicator : public Communicator {
     ncclResult_t result = ncclSuccess;
     for (const Transfer& t : transfers) {
       if (result != ncclSuccess) break;
-      if (t.bytes == 0) continue;  // at both ends
+      if (t.bytes == 0) continue;  // skipped at both ends
       result = t.send ? ncclSend(t.data, t.bytes, ncclInt8, t.peer, comm_, stream_of(stream))
                       : ncclRecv(t.data, t.bytes, ncclInt8, t.peer, comm_, stream_of(stream));
     }
@@ -175,7 +175,7 @@ class NcclWorld final : private NcclRun, public NcclCommunicator {
   NcclWorld(Backend& device, NcclPeers peers)
       : NcclWorld(device, peers.place, std::move(peers), choose_order()) {}
 
-  // This rank's device finishes all that a peer may need before the hosts wait for each other.
+  // This rank's device finishes all work that a peer may need before the hosts wait for each other.
   void barrier() override {
     backend.synchronize(nullptr);
     hosts->barrier();

@@ -10,8 +10,8 @@ namespace bv {
 
 struct NcclPeers {
   RankPlace place;
-  int fd;  // of the SharedRegion of this machine's ranks; stays the caller's
-  // Works on host memory, for the same ranks: barriers, and the id by which NCCL's ranks meet.
+  int fd;  // of this machine's SharedRegion; the caller keeps it
+  // Works on host memory, for the same ranks: barriers, and the id by which NCCL connects ranks.
   std::unique_ptr<Communicator> host_comm;
 };
 

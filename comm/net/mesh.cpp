@@ -16,7 +16,7 @@
 
 namespace bv {
 
-// Transfers to or from one peer that are not done yet, in order.
+// Unfinished transfers to or from one peer, in order.
 struct Mesh::Queue {
   int peer;
   bool send;
@@ -91,7 +91,7 @@ bool Mesh::progress(Queue& queue) {
   return moved;
 }
 
-// The hosts may know why the peer is gone, or learn it in a moment.
+// The hosts may know why the peer is gone, or find out soon.
 void Mesh::end_without(int peer) {
   constexpr int moment_ms = 1000, look_ms = 20;
   for (int waited = 0; waited < moment_ms; waited += look_ms) {

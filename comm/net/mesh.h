@@ -14,7 +14,7 @@ namespace bv {
 
 class Mesh {
  public:
-  // sockets: by rank, none to itself; not blocking. The run is watched while this rank waits.
+  // sockets: by rank, none for itself; non-blocking. run: watched while this rank waits.
   Mesh(int rank, std::vector<Socket> sockets, RunWatch& run, double timeout);
   Mesh(const Mesh&) = delete;
   ~Mesh();

@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Up to here every rank sends all its data to all others: one journey, not 2 (N - 1).
+// Up to this size every rank sends all its data to all others: one step instead of 2 (N - 1).
 constexpr size_t small_bytes = 1 << 12;
 
 // Row or chunk r of n elements on N ranks.

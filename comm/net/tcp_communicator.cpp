@@ -1,7 +1,7 @@
 // A connection carries frames: data of collectives, and reports on the sender's state. One thread
-// reads and writes them all without ever blocking, so that a peer that is stopped in the middle of
-// a frame holds up nobody. Rank 0 reports on all ranks to all; a rank that finds that the run has
-// failed tells rank 0 why, and rank 0 tells the others.
+// reads and writes all of them without blocking, so a peer that is stopped in the middle of a frame
+// delays nobody. Rank 0 sends reports on all ranks to all; a rank that detects a failure of the run
+// tells rank 0 why, and rank 0 tells the others.
 #include "comm/net/tcp_communicator.h"
 
 #include <poll.h>
@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto tick = std::chrono::milliseconds(watch_tick_ms);
 constexpr auto beat = std::chrono::milliseconds(500);
 constexpr auto farewell = std::chrono::seconds(1);    // for the last frames to be sent
-constexpr auto last_words = std::chrono::seconds(2);  // for a failed run's host to notice by itself
+constexpr auto last_words = std::chrono::seconds(2);  // lets a failed run's host notice by itself
 
 enum class Kind : uint32_t { data, state, left, end };
 struct FrameHead {
@@ -268,7 +268,7 @@ class TcpCommunicator final : public HostsCommunicator {
   // The next data from a peer. Doesn't return if something is wrong.
   Bytes take(Peer& peer) {
     std::unique_lock lock(mutex_);
-    // Rank 0 knows best who is missing: the others give it 2 s to say so.
+    // Rank 0 knows best who is missing: the others give it 2 s to report.
     PeerTimeout patience(place_.timeout + (place_.rank > 0 ? 2 : 0), this);
     while (peer.received.empty()) {
       arrived_.wait_for(lock, tick);
@@ -284,7 +284,7 @@ class TcpCommunicator final : public HostsCommunicator {
     return data;
   }
 
-  // The rank that keeps all waiting: one without a heartbeat, rather than one that may wait itself.
+  // The rank that delays all: one without a heartbeat, rather than one that may itself be waiting.
   int silent(int awaited) const {
     for (int r = 0; r < place_.size; ++r)
       if (r != place_.rank && !has_heartbeat(region_.rank(r))) return r;

@@ -44,13 +44,13 @@ std::vector<std::vector<int>> own_cores() {
   return affinity_of(0, &cpus) ? cores_of(cpus) : std::vector<std::vector<int>>{};
 }
 
-// Our parent restricted this process to fewer CPUs than its own, as mpirun and srun do.
+// Whether a parent such as mpirun or srun restricted this process to fewer CPUs than its share.
 bool is_already_pinned() {
   cpu_set_t own, parent;
   return affinity_of(0, &own) && affinity_of(getppid(), &parent) && !CPU_EQUAL(&own, &parent);
 }
 
-// A container may grant less CPU time than the CPUs it shows. This is the share of one of `parts`.
+// The share of one of `parts`. A container may grant less CPU time than the CPUs it shows.
 int within_quota(int cores, int parts) {
   const double quota = cpu_quota();
   return quota > 0 ? std::clamp(static_cast<int>(quota / parts), 1, cores) : cores;

@@ -16,13 +16,14 @@ struct CoreShare {
 // Share `part` of `parts` of the cores that this process may use. A core's hyperthreads stay
 // together; with fewer cores than parts, several parts share a core.
 CoreShare share_of_cores(int part, int parts);
-// Its arithmetic: `cores` lists each core's CPUs.
+// The arithmetic of that: `cores` lists each core's CPUs.
 CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, int parts);
 
 int usable_cores();
 bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
 
-// Pins a worker to its share, before any thread is started. Returns how many threads to compute on.
+// Pins a worker to its share; called before any thread starts. Returns the number of threads to
+// use.
 int pin_to_share(const World&);
 
 // OMP_NUM_THREADS if the user set it, otherwise 0; torchrun sets 1 if the user doesn't. Throws

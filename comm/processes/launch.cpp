@@ -30,7 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL once a run has failed
+constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL after a failure
 // How long a worker that was asked to stop may lack a heartbeat, and may be saving.
 constexpr std::chrono::seconds max_silence{5}, max_saving{60};
 constexpr std::chrono::seconds max_leaving{10};  // after the first worker has ended well
@@ -127,7 +127,7 @@ std::vector<char*> pointers(const Strings& strings) {
   return list;
 }
 
-// In the child, where nothing may be allocated between fork and exec.
+// Runs in the child, where nothing may be allocated between fork and exec.
 [[noreturn]] void run_child(const WorkerStart& start, const CoreShare& share, pid_t launcher,
                             char* const* argv, char* const* environment) {
   const char* const program = start.program.c_str();
@@ -198,7 +198,7 @@ class Supervisor {
       if (pid > 0) kill(pid, number);
   }
 
-  // `first` ended before all others that have ended since the last call: their SIGCHLDs are merged
+  // Reaps `first` before all others that have ended since the last call, whose SIGCHLDs are merged
   // into its own.
   void reap(pid_t first) {
     for (int round = 0; round < 2; ++round)
@@ -234,7 +234,7 @@ class Supervisor {
     return name + " (node " + std::to_string(place_.node) + ", " + name_of_machine() + ")";
   }
 
-  // An only process has said itself what went wrong.
+  // A single process has printed itself what went wrong.
   void say_end(int worker, int status) const {
     const std::string who = name_of(worker);
     const bool said = region_.control().error_printed;
@@ -290,7 +290,7 @@ class Supervisor {
     }
   }
 
-  // Kills a worker that is stopped while it ends: the others wait for nothing but its end.
+  // Kills a worker that is stopped while it ends: the others wait only for its end.
   void look_at_leaving() {
     if (Clock::now() - *leaving_ < max_leaving) return;
     for (size_t i = 0; i < workers_.size(); ++i) {

@@ -1,12 +1,12 @@
-// The launcher: starts N workers of this same program, supervises them and ends with their verdict.
+// The launcher: starts N workers of this program, supervises them and returns their exit code.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace bv {
 
-// This machine's place in a run on several (nodes), each with a launcher of its own and as many
-// workers.
+// This machine's place in a run on several machines (nodes), each with its own launcher and the
+// same number of workers.
 struct NodePlace {
   int node = 0, nodes = 1;
   std::string master_addr;  // of node 0
@@ -14,11 +14,11 @@ struct NodePlace {
 };
 
 // Starts `nproc` workers with argv unchanged (tests start another `program`) and returns the exit
-// code to end with. A worker that fails ends the run: the launcher says which rank died first and
-// of what (except for a user error, which the worker has printed) and passes its exit code on.
-// Stop signals are passed on; if the workers stop for one (128 + signal), so does the launcher; a
-// second one kills, and so does a worker that shows no life some seconds after the first. Workers
-// die with the launcher. Call it before any thread is started.
+// code to end with. If a worker fails, the run ends: the launcher prints which rank died first and
+// why (except for a user error, which the worker has printed) and returns that worker's exit code.
+// Stop signals are passed on; if the workers stop because of one (128 + signal), so does the
+// launcher. A second signal kills the workers, as does the lack of a heartbeat some seconds after
+// the first. Workers die with the launcher. Call it before any thread starts.
 int run_launcher(int nproc, const std::vector<std::string>& argv, const NodePlace& = {},
                  const std::string& program = "/proc/self/exe");
 

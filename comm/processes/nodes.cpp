@@ -1,4 +1,4 @@
-// Which ranks are on which machine.
+// Which ranks run on which machine.
 #include <algorithm>
 #include <map>
 #include <utility>

@@ -27,7 +27,7 @@ int number(const std::string& name, int min, int max) {
   return static_cast<int>(*value);
 }
 
-// A launcher's variables. Without those of the local ranks (null) there is one machine.
+// A launcher's variables. If those of local ranks are missing (null), there is one machine.
 struct Family {
   const char *rank, *size, *local_rank, *local_size;
 };
@@ -94,7 +94,7 @@ World from_torchrun() {
                       "here");
   refuse_unknown_places(world);
   world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
-  // Processes restarted by torchrun must not meet leftovers of the previous attempt.
+  // Processes restarted by torchrun must not connect to leftovers of the previous attempt.
   for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
     world.master += std::string("/") + text_of(name);
   return world;

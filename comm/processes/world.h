@@ -1,4 +1,4 @@
-// Who this process is among its peers, according to the environment set by its launcher: ours,
+// This process's identity among its peers, from the environment set by its launcher: ours,
 // torchrun, Slurm or Open MPI.
 #pragma once
 #include <optional>
@@ -21,12 +21,12 @@ struct World {
   std::string master;     // "addr:port" or a job's id: the meeting point under another launcher
   std::string host;       // MASTER_ADDR: rank 0's machine if there are several, or empty
   int port = 29500;       // MASTER_PORT
-  std::string secret;     // BAREVISION_SECRET: what ranks that meet must know, or empty
+  std::string secret;     // BAREVISION_SECRET, shared by all ranks, or empty
   int node = -1, nodes = 0;  // this machine's number, of how many; -1, 0: the launcher doesn't say
   std::string machine;       // this machine's name
   std::vector<NodePlacement> seats;  // by rank, once connected; empty on one machine
   bool several_machines() const { return local_size != size; }
-  // Port on which ranks of several machines meet. Under torchrun, its agent listens on MASTER_PORT.
+  // The port for ranks on several machines. Under torchrun, its agent listens on MASTER_PORT.
   int meeting_port() const { return launched ? port : port + 1; }
   std::string name_of(int of_rank) const;  // "rank 3 (node 1, HOST)"; on one machine "rank 3"
   std::string variables;  // the variables this was read from, for messages: "RANK, WORLD_SIZE ..."
