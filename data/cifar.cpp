@@ -1,5 +1,5 @@
 // CIFAR-10's binary files: records of a label byte and 32x32 pixels, plane by plane, kept in memory
-// as they are in the files.
+// in that form.
 #include <filesystem>
 #include <memory>
 #include <sstream>

@@ -21,7 +21,7 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-// Why a file can't be --data.
+// The reason why a file can't be --data.
 std::string refusal_of_file(const std::string& path) {
   const std::string name = lower_case(fs::path(path).filename().string());
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
@@ -80,7 +80,7 @@ namespace {
 
 void add_status(Fingerprint& print, const std::string& path) {
   struct stat status {};
-  stat(path.c_str(), &status);  // zeros for one that is gone
+  stat(path.c_str(), &status);  // zeros if the file is gone
   for (const int64_t number :
        {int64_t{status.st_size}, int64_t{status.st_mtim.tv_sec}, int64_t{status.st_mtim.tv_nsec}})
     print.add(number);
@@ -98,7 +98,7 @@ void add_first_bytes(Fingerprint& print, const std::string& path) try {
 }  // namespace
 
 uint64_t contents_fingerprint(const DataSets& sets) {
-  constexpr int64_t max_opened = 2000;  // of millions of files, every n-th
+  constexpr int64_t max_opened = 2000;  // with more files, every n-th
   Fingerprint print("contents", {});
   int64_t files = 0;
   for (const Dataset* part : {sets.train.get(), sets.val.get()}) {

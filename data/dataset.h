@@ -1,12 +1,12 @@
-// Data sets: where images and labels come from. open_dataset recognises:
+// Data sets, the source of images and labels. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
 //   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or
 //                            the folder `val`; each with one folder per class. train/ alone:
 //                            split
-//   class folders            split by val_fraction: the names of a class's files decide, so that a
-//                            file stays in its part as others come and go
-//   NAME.index, or a folder  of TFRecords (data/records): one set, to be split; train.index and
-//                            val.index or validation.index; or other programs', without an index
+//   class folders            split by val_fraction, by file names, so that a file stays in its part
+//                            when others are added or removed
+//   NAME.index, or a folder  of TFRecords (data/records): one set, to be split; train.index with
+//                            val.index or validation.index; or other programs' without an index
 //   ""                       built-in images, drawn on demand at any size
 //   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
@@ -29,18 +29,19 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual int label(int64_t index) const = 0;
-  // The image, upright, at full size or (scaled decoding) at any size whose shorter side is not
-  // below `at_least`; 0: full size. Throws BadImage.
+  // The image, upright, at full size or decoded at a reduced size whose shorter side is not below
+  // `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
-  // The part of the image that `choose`, told its size, asks for; or more. Throws BadImage.
+  // The part of the image that `choose`, called with its size, asks for; may return more. Throws
+  // BadImage.
   virtual View view(int64_t index, const RequestFn& choose) const {
     return whole_view(image(index, 0), choose);
   }
   virtual std::string name(int64_t index) const = 0;  // path, or file and record, for messages
-  // The files, if there are any, by the number of each.
+  // Number of files, if there are any.
   virtual int64_t files() const { return 0; }
   virtual std::string file(int64_t) const { return ""; }
-  // These images will be asked for soon. Returns at once.
+  // Announces that these images will be read soon. Returns at once.
   virtual void will_need(std::span<const uint32_t> /*indices*/) const {}
 };
 
@@ -59,9 +60,9 @@ struct DataSets {
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
   std::vector<std::string> notes = {};  // lines for the user
-  // Image files that this build can't read, "2 .webp", and how to make them readable.
+  // Image files that this build can't read, "2 .webp", and advice on making them readable.
   std::string left_out = {}, left_out_advice = {};
-  bool held_out = false;  // val, by val_fraction and split_seed
+  bool held_out = false;  // val was held out by val_fraction and split_seed
   bool records = false;   // many images per file
 };
 
@@ -73,28 +74,28 @@ struct DataOptions {
   uint64_t seed = 0;   // of generated images
   int image_size = 0;  // builtin, synthetic: the images' size; 0: 64 and 224
   int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
-  std::vector<std::string> classes;  // names, or their number as text; of folders: the folders'
-  // The order of the classes if `classes` names none and these are the same names.
+  std::vector<std::string> classes;  // names, or their number as text
+  // The order of the classes, if `classes` is empty and these are the same names.
   std::vector<std::string> class_order = {};
-  bool skip_bad_records = false;  // of records without an index: bad ones are left out, with a note
+  bool skip_bad_records = false;  // skip bad records without an index, with a note
 };
 // The kind of data at a path. Throws DataError if it is not data.
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
-// Images without labels, all of class 0: these files, whatever their names.
+// These files as images without labels, all of class 0, whatever their names.
 std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
 // Whether this is an index of records, or a folder of them; and all of their images, part by part,
 // except bad ones found now: `problems` gets a line about those.
 bool is_records(const std::string& path);
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
                                                     std::vector<std::string>& problems);
-// The files in a folder, at any depth, with the extension of a readable image: sorted by name,
-// folder by folder, without hidden ones. Throws DataError if one can't be listed.
+// The image files in a folder, at any depth, by extension: sorted by name, folder by folder,
+// without hidden files. Throws DataError if a folder can't be listed.
 std::vector<std::string> pictures_in(const std::string& folder);
 
-// Hash of the files' sizes, times and first bytes (of as many files as can be opened quickly):
-// another value means that files have changed or were copied. 0: data without files.
+// Hash of the files' sizes, times and first bytes (of as many files as can be opened quickly).
+// Another value means that files have changed or were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 
 // Images whose files are missing, or whose headers show that they are not images.
@@ -103,7 +104,7 @@ struct BadImages {
   std::string first;                // "path: reason" of the first one
   int64_t count() const { return static_cast<int64_t>(train.size() + val.size()); }
 };
-// Reads a block or a few of every file. Once a second `progress` is told how many are done.
+// Reads one or a few blocks of every file. Calls `progress` once a second with the number done.
 BadImages find_bad_images(const DataSets&, const std::function<void(int64_t files)>& progress);
 
 }  // namespace bv

@@ -56,7 +56,7 @@ class FolderDataset : public Dataset {
   std::vector<Item> items_;
 };
 
-// Refuses CIFAR-10 in a form that isn't read, or one folder deeper.
+// Refuses CIFAR-10 in a form that isn't read, or in a subfolder.
 void refuse_cifar(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "data_batch_1", error))
@@ -175,7 +175,7 @@ DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Ite
   return sets;
 }
 
-// --val whose class folders are one level deeper.
+// Refuses a --val whose class folders are one level deeper.
 void refuse_parts(const std::string& val) {
   const PartFolders parts = find_parts(val);
   const fs::path& part = parts.val.empty() ? parts.train : parts.val;
@@ -184,7 +184,7 @@ void refuse_parts(const std::string& val) {
                     "/ with class folders in it; give --val " + part.string());
 }
 
-// " (of valid/; test/ isn't used)", where one may expect another.
+// " (of valid/; test/ isn't used)", if both exist.
 std::string which_val(const DataOptions& options, const fs::path& val) {
   const std::string name = val.filename().string();
   std::string others;
@@ -209,7 +209,7 @@ DataSets open_parts(const DataOptions& options, const fs::path& train_path,
   check_same_classes(train, val);
   ClassList classes = order_classes(names_of(train), options);
   auto train_items = all_items(train, classes), val_items = all_items(val, classes);
-  const bool has_parts = train_path != options.path;  // and no class is called "test"
+  const bool has_parts = train_path != options.path;  // then "test" is no class
   return assemble(options, std::move(classes), std::move(train_items), std::move(val_items), parts,
                   has_parts ? which_val(options, val_path) : "", val_root);
 }

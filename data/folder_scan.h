@@ -26,14 +26,14 @@ struct PartFolders {
 };
 PartFolders find_parts(const std::filesystem::path&);
 bool is_val_name(const std::string& folder);
-// The same, refusing a folder of val/ alone.
+// The same, but refuses a folder with only val/.
 PartFolders require_train(PartFolders, const std::filesystem::path&);
 
 std::string extension_of(const std::filesystem::path&);  // ".jpg", in lower case
 bool is_read(std::string_view extension);
 // Extensions of images that this build, or any build, cannot read.
 bool is_other_image(std::string_view extension);
-// Those of them that a build with the format's library reads.
+// The extensions among those that a build with the format's library reads.
 bool has_library(std::string_view extension);
 
 }  // namespace bv

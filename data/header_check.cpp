@@ -1,4 +1,4 @@
-// Reads every image's header before a run begins, so that a bad header never ends a later epoch.
+// Reads every image's header before a run, so that a bad header never ends a later epoch.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// Why a file is not an image; empty if its header is an image's.
+// The reason why a file is not an image; empty if its header is an image's.
 std::string refusal(const std::string& path) try {
   const RegularFile file(path, max_image_bytes);
   FileView view(file);

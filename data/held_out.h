@@ -6,8 +6,8 @@
 
 namespace bv {
 
-// Chooses a class's validation images by hashes of their file names, so that other files change the
-// choice as little as a fraction allows; at least one if there are two.
+// Chooses a class's validation images by hashes of their file names, so that adding or removing
+// files changes the choice as little as possible; at least one image if there are two.
 std::vector<bool> held_out(const std::string& class_name, const std::vector<std::string>& names,
                            double fraction, uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Several data sets, one after the other, as one.
+// Concatenates several data sets into one.
 #pragma once
 #include <memory>
 #include <span>
@@ -12,7 +12,7 @@ namespace bv {
 
 class Joined : public Dataset {
  public:
-  // `labels`: the new labels of the parts' labels; empty: unchanged.
+  // `labels`: the new label for each label of the parts; empty: unchanged.
   explicit Joined(std::vector<std::unique_ptr<Dataset>> parts, std::vector<int> labels = {})
       : parts_(std::move(parts)), labels_(std::move(labels)) {
     for (const auto& part : parts_) size_ += part->size();
@@ -47,7 +47,7 @@ class Joined : public Dataset {
   }
 
  private:
-  // The part that holds the image; `index` becomes the one within that part.
+  // The part that holds the image; `index` becomes the index within that part.
   const Dataset& find(int64_t& index) const {
     size_t part = 0;
     while (index >= parts_[part]->size()) index -= parts_[part++]->size();

@@ -100,7 +100,7 @@ struct Loader::State {
     size = stored_size(o.kind, o.crop, o.image_size, train);
     row_bytes = 3 * size_t(size) * size;
     layers = train ? static_cast<size_t>(o.augment.layers()) : 0;
-    // A photo is worth waking a thread for; small images are taken in chunks.
+    // A photo is worth waking a thread for; small images are handed out in chunks.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
     if (!o.images) return;
@@ -133,7 +133,7 @@ struct Loader::State {
   const Batch* next(const std::function<bool()>& stop) {
     const auto begin = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
-    ++given;  // which frees the previous batch's slot
+    ++given;  // frees the previous batch's slot
     changed.notify_all();
     Slot& slot = slots[given % slots.size()];
     if (!running || (!train && given >= batches))
@@ -191,7 +191,7 @@ struct Loader::State {
     announce(slot, sequence);
   }
 
-  // Position, or index, of a batch's row 0, and how many rows it has.
+  // The position, or index, of a batch's row 0, and its number of rows.
   std::pair<int64_t, int64_t> rows_of(int64_t batch) const {
     if (train)
       return {(batch * options.ranks + options.rank) * options.local_batch, options.local_batch};

@@ -1,5 +1,5 @@
-// Batches, prepared ahead by threads: decoded, cached, resized and cropped on the host. Order and
-// augmentation are functions of (seed, epoch, position or index) alone.
+// Batches prepared ahead by threads: decoded, cached, resized and cropped on the host. Order and
+// augmentation depend only on (seed, epoch, position or index).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -39,7 +39,7 @@ struct LoaderOptions {
   Augmentation augment = {};
   Mixing mixing = {};
   bool skip_bad_images = false;
-  std::vector<int64_t> known_bad = {};  // images to skip, of which the user has been told
+  std::vector<int64_t> known_bad = {};  // images to skip, already reported
   // Called for each other image that is skipped, by one thread at a time; must not block.
   std::function<void(const std::string& line)> warn;
   int workers = 1;         // threads; at least 1
@@ -51,7 +51,7 @@ struct LoaderOptions {
 };
 
 // The side of the images in a loader's batches: the model's input size, except that images of one
-// common size that are cropped without resizing are stored as they are.
+// common size that are cropped without resizing are stored at that size.
 int stored_size(DataKind, const Cropping&, int image_size, bool train);
 
 // Batches of a training epoch; `batch`: images per batch, over all processes.
@@ -74,10 +74,10 @@ class Loader {
   // (Re)starts preparing batches from batch `batch` of `epoch`, which must be below
   // batches_per_epoch() and 2^31 (evaluation: both are 0).
   void start(int64_t epoch, int64_t batch);
-  // The next batch. Throws DataError naming a bad image unless these are skipped.
+  // The next batch. Throws DataError naming a bad image unless bad images are skipped.
   const Batch& next();
-  // The same, or null once `stop`, polled ten times a second until the batch is ready, returns
-  // true; then call start() again first.
+  // next(), but null once `stop`, polled ten times a second until the batch is ready, returns true;
+  // then call start() before the next call.
   const Batch* next_unless(const std::function<bool()>& stop);
   std::vector<int64_t> bad_images() const;  // known or found so far
 

@@ -69,17 +69,17 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       size_(stored_size(options.kind, options.crop, options.image_size, train)),
       cache_(options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Depends on the image and this box alone, so that a batch's pixels depend on nothing else. The
-// inverse DCT leaves frequencies that the filter would remove: this shows least where the filter
-// still has some scaling to do; with a factor of 4 left to it, as in random crops, values differ by
-// less than the two levels promised.
+// Depends only on the image and this box, so a batch's pixels depend on nothing else. The inverse
+// DCT keeps frequencies that the filter would remove; this shows least if the filter still scales:
+// with a factor of 4 left to it, as in random crops, values differ by less than the promised two
+// levels.
 DecodeRequest Preprocessor::to_resize(const Box& box, int height, int width) const {
   const double left_to_the_filter = crop_ == TrainCrop::random_resized ? 4 : 1.25;
   return {.part = pixels_read(box, height, width, options_.crop.interpolation),
           .shrink = std::min(box.height / height, box.width / width) / left_to_the_filter};
 }
 
-// The cache takes whole images, which other crops will find there; their pixels are the same.
+// The cache keeps whole images, so that other crops find them; the pixels are the same.
 std::shared_ptr<const View> Preprocessor::view(int64_t index, const RequestFn& choose) {
   if (auto kept = cache_.find(index, choose)) return kept;
   if (!cache_.open()) return std::make_shared<const View>(data_.view(index, choose));
@@ -91,7 +91,7 @@ std::shared_ptr<const View> Preprocessor::view(int64_t index, const RequestFn& c
   return view;
 }
 
-// Images without a random crop are cached as prepared.
+// Images without a random crop are cached after preparation.
 std::shared_ptr<const View> Preprocessor::final_view(int64_t index, Resizer& resizer) {
   const auto any = [](int, int) { return DecodeRequest{}; };
   if (auto kept = cache_.find(index, any)) return kept;
@@ -190,7 +190,7 @@ Box Preprocessor::shown(int64_t index, uint32_t epoch) const {
     const Window w = random_window(key, height, width, size, options_.crop);
     return {double(w.top), double(w.left), double(size), double(size)};
   }
-  // The placed part is `placed.height` pixels of the result high: one of them is `down` high.
+  // The placed part is `placed.height` pixels high in the result: one of them is `down` high.
   const Placement placed = centre_crop(height, width, size, options_.crop);
   const double down = placed.from.height / placed.height;
   const double right = placed.from.width / placed.width;

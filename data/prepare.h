@@ -1,4 +1,4 @@
-// From a data set's image to a batch's row and the Crop that remains for the device.
+// Turns a data set's image into a batch's row, and the Crop that is left to the device.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -12,15 +12,15 @@
 
 namespace bv {
 
-// A cache of whole images by index and size. Once they exceed the limit it drops all and stays
-// empty, since a part of a larger set would rarely be hit. Batches don't depend on it.
+// A cache of whole images by index and size. When they exceed the limit, drops all and stays empty,
+// since a part of a larger set would rarely be hit. Batches don't depend on it.
 class ViewCache {
  public:
   explicit ViewCache(size_t limit) : limit_(limit) {}
   // The view that `choose` asks for, given the image's size. Null: not kept.
   std::shared_ptr<const View> find(int64_t index, const RequestFn& choose) const;
   void add(int64_t index, std::shared_ptr<const View> view);
-  bool open() const;  // keeps what is added
+  bool open() const;  // keeps added images
   size_t bytes() const;
 
  private:
@@ -42,8 +42,8 @@ class Preprocessor {
   Preprocessor(const Dataset& data, const LoaderOptions& options, bool train);
   // Throws BadImage.
   void run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out);
-  // The part of the image, in pixels of its file, that such a row shows before flipping: beyond the
-  // image if there is a frame around it. Throws BadImage.
+  // The part of the image that the row shows before flipping, in pixels of its file; it extends
+  // beyond the image if there is a frame. Throws BadImage.
   Box shown(int64_t index, uint32_t epoch) const;
 
  private:
@@ -57,7 +57,7 @@ class Preprocessor {
   LoaderOptions options_;
   bool train_;
   TrainCrop crop_;
-  int size_;  // of stored images
+  int size_;  // side of stored images
   ViewCache cache_;
 };
 

@@ -1,4 +1,4 @@
-// The kinds of data sets that open_dataset recognises, and what they share.
+// The kinds of data sets that open_dataset recognises, and their common parts.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -53,7 +53,7 @@ class Fingerprint {
   uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
-// A sequence of random words for one thing: an image of a part, a pool's image, a class.
+// A sequence of random words for one item: an image of a part, a pool's image, a class.
 class RandomWords {
  public:
   RandomWords(uint64_t seed, RandomUse use, uint32_t thing, uint32_t part = 0)

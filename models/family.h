@@ -1,4 +1,4 @@
-// A family of models: the sizes that models/NAME.json states, and the graph made of them. A new
+// A family of models: the sizes in models/NAME.json, and the graph built from them. A new family is
 // family is one file that defines its ModelFamily and one line in families().
 #pragma once
 #include <any>
@@ -13,7 +13,7 @@ namespace bv {
 
 class JsonReader;
 
-// The choices of a run, not of the model's file. A family reads those that it has.
+// The choices of a run, not of the model's file. A family reads those that it supports.
 struct GraphOptions {
   int classes = 0;
   int representation_size = 0;  // features of a layer with tanh before the head; 0: there is none
@@ -28,22 +28,22 @@ struct GraphOptions {
   int augment_layers = 0;       // ImageOps of each training image
 };
 
-// An option that a family has no use for, and what it lacks.
+// An option that a family doesn't support, and the missing feature.
 struct Refused {
   std::string_view option, lacks;
 };
 
 struct ModelFamily {
   std::string_view name;    // "family" in models/NAME.json
-  bool patches = false;     // it reads patches: its files have "patch_size"
+  bool patches = false;     // its files have "patch_size"
   bool batch_norm = false;  // it has running statistics
   std::span<const Refused> refused;
 
-  std::any (*read)(JsonReader&);  // the sizes, of a type of its own
+  std::any (*read)(JsonReader&);  // reads the sizes, in the family's own type
   // Throws UserError naming the model if it can't be built like this.
   void (*check)(const std::any& sizes, const GraphOptions&, const std::string& model,
                 int image_size);
-  // The linear layers whose outputs are the classes; the first one's are counted.
+  // The linear layers whose outputs are the classes; the number of classes is the first one's.
   std::vector<std::string> (*heads)(const std::any& sizes);
   Graph (*build)(const std::any& sizes, const GraphOptions&, const InputShape&, DType);
 };

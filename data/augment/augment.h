@@ -1,5 +1,5 @@
 // The part of an image that the model sees. Every random choice is a function of (seed, epoch, the
-// image's index in the data set), whatever process or thread makes it.
+// image's index in the data set), independent of process and thread.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,13 +30,13 @@ struct Cropping {
 // RandomResizedCrop (Szegedy et al. 2015) with torchvision's numbers.
 Box random_resized_crop(const AugmentKey&, int height, int width, const Cropping& = {});
 
-// A part of an image that is resized to a part of the result; around it is a frame.
+// Resizes a part of an image to a part of the result; around it is a frame.
 struct Placement {
   Box from;
   int top, left, height, width;
 };
 // timm's evaluation crop: resize to floor(size / pct), then crop the centre. center resizes the
-// shorter side to it, squash both sides, border the longer side; pad resizes nothing.
+// shorter side to it, squash both sides, border the longer side; pad doesn't resize.
 Placement centre_crop(int height, int width, int size, const Cropping& = {});
 
 // Origin of a window of `size` pixels in an image with a black frame: `padding` wide for padded;
@@ -46,7 +46,7 @@ struct Window {
 };
 Window random_window(const AugmentKey&, int height, int width, int size, const Cropping&);
 
-// crop.flip and crop.upside_down.
+// Draws crop.flip and crop.upside_down.
 void random_flips(const AugmentKey&, const Cropping&, Crop&);
 
 }  // namespace bv

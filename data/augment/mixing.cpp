@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// As many random numbers as a draw with rejections takes.
+// A stream of random numbers, for draws that may reject some.
 class Random {
  public:
   Random(const MixKey& key, uint32_t number) : key_(key), number_(number) {}
@@ -32,7 +32,7 @@ class Random {
   Philox4 words_{};
 };
 
-// The logarithm of a gamma variate of a shape of at least 1 (Marsaglia & Tsang 2000).
+// The logarithm of a gamma variate with shape >= 1 (Marsaglia & Tsang 2000).
 double log_gamma(Random& random, double shape) {
   const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   while (true) {
@@ -43,8 +43,9 @@ double log_gamma(Random& random, double shape) {
   }
 }
 
-// A Beta(alpha, alpha) variate, g / (g + h) for gamma variates g and h, whose logarithms don't
-// underflow. A gamma variate of shape below 1 is one of shape + 1, times u^(1 / shape).
+// A Beta(alpha, alpha) variate, g / (g + h) for gamma variates g and h, computed from their
+// logarithms, which don't underflow. A gamma variate of shape below 1 is one of shape + 1, times
+// u^(1 / shape).
 double beta(Random& random, double alpha) {
   const double shape = alpha < 1 ? alpha + 1 : alpha;
   double log_odds = log_gamma(random, shape);
@@ -56,12 +57,12 @@ double beta(Random& random, double alpha) {
   return 1 / (1 + std::exp(-log_odds));
 }
 
-// Along one side: where the box begins and ends.
+// The box along one side: begin and end.
 struct Span {
   int begin, end;
 };
 
-// A box anywhere in the image, cut off at its border.
+// A box around a random pixel, cut off at the image's border.
 Span around_a_pixel(Random& random, int length, int size) {
   const int centre = random.below(size);
   return {std::max(centre - length / 2, 0), std::min(centre + (length + 1) / 2, size)};
@@ -74,7 +75,7 @@ Span between(Random& random, const std::array<double, 2>& minmax, int size) {
   return {begin, begin + length};
 }
 
-// lambda is computed from the box as cut off.
+// lambda is recomputed from the box after it was cut off.
 Mix cut(Random& random, const Mixing& m, double lambda, int size) {
   const int length = static_cast<int>(size * std::sqrt(1 - lambda));
   const auto span = [&] {

@@ -1,5 +1,5 @@
-// Which training images are mixed, and how, drawn as timm's Mixup does: a function of (seed, epoch,
-// position in the epoch's order), whatever process makes it. The partner of position p is p ^ 1:
+// Which training images are mixed, and how, drawn like timm's Mixup: a function of (seed, epoch,
+// position in the epoch's order), independent of the process. The partner of position p is p ^ 1:
 // since processes take even numbers of images, both are in the same process's batch.
 #pragma once
 #include <array>
@@ -13,7 +13,7 @@ enum class MixMode : uint8_t { batch, pair, elem };  // the images that share la
 
 struct Mixing {
   double mixup = 0, cutmix = 0;  // the alpha of lambda's Beta(alpha, alpha); 0: off
-  // Sides of cutmix's boxes as parts of the image's; {}: a box has 1 - lambda of the area.
+  // Range of the sides of cutmix's boxes, as fractions of the image's; {}: area 1 - lambda.
   std::array<double, 2> minmax{};
   double prob = 1, switch_prob = 0.5;  // of mixing; of cutmix instead of mixup, if both are on
   MixMode mode = MixMode::batch;
@@ -25,7 +25,7 @@ struct Mixing {
 struct MixKey {
   uint64_t seed;
   uint32_t epoch, position;  // from 0
-  int batch;                 // images of a forward pass of all processes
+  int batch;                 // images per forward pass over all processes
 };
 
 // For images of size x size.

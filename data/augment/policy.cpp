@@ -15,7 +15,7 @@ using enum Operation;
 // Values of the counter's first word; crops and flips use numbers below 16.
 enum Draw : uint32_t {
   at_gate = 15,
-  at_layer = 16,  // and the following
+  at_layer = 16,  // and up
   at_cutout = 64,
   at_order = 112,
   at_jitter = 128,
@@ -27,7 +27,7 @@ Philox4 draw(const AugmentKey& key, uint32_t what) {
 }
 bool coin(uint32_t word) { return word >> 31; }
 
-// The first `count` of a random order of 0 .. n - 1 (Fisher & Yates).
+// The first `count` elements of a random permutation of 0 .. n - 1 (Fisher & Yates).
 template <size_t n>
 std::array<int, n> shuffled(const AugmentKey& key, uint32_t what, size_t count) {
   std::array<int, n> order;
@@ -143,8 +143,9 @@ constexpr SubPolicy of_imagenet[] = {
     {{{equalize, 0.8, 0}, {equalize, 0.6, 0}}},
 };
 
-// ---- RandAugment of a GPU pipeline --------------------------------------------------------------
-// 16 operations at the magnitude m of 10, for images of 224 pixels.
+// ---- RandAugment of DALI's pipeline
+// -------------------------------------------------------------- 16 operations at the magnitude m
+// of 10, for images of 224 pixels.
 struct DaliOperation {
   Operation operation;
   double at_10;
@@ -274,7 +275,7 @@ void draw_erase(const Augmentation& a, const AugmentKey& key, int size, Drawn& l
 constexpr int32_t one = 1 << 16;
 int32_t to_fixed(double x) { return static_cast<int32_t>(std::floor(x * one + 0.5)); }
 
-// Converts Pillow's matrix, which maps the result's pixels to the image's.
+// Converts Pillow's matrix, which maps pixels of the result to pixels of the image.
 ImageOp affine(const std::array<double, 6>& a, const std::array<uint8_t, 3>& fill) {
   return {.kind = ImageOpKind::affine,
           .fill = {fill[0], fill[1], fill[2]},

@@ -25,7 +25,7 @@ struct Item {
   Part part = train;
 };
 
-// An image's pixels, as far as needed to tell it from others.
+// An image's pixels in brief, enough to tell images apart.
 using Content = std::tuple<int, int, size_t>;  // height, width, hash
 Content content_of(const Image& image) {
   const std::string_view bytes(reinterpret_cast<const char*>(image.pixels.data()),
@@ -33,7 +33,7 @@ Content content_of(const Image& image) {
   return {image.height, image.width, std::hash<std::string_view>()(bytes)};
 }
 
-// Whether the content is an image's, whatever the name. A text may begin as a BMP or PPM does.
+// Whether the content is an image's, whatever the name. Text may begin like a BMP or PPM.
 bool is_image_by_content(const std::string& path) try {
   const RegularFile file(path);
   uint8_t start[12] = {};

@@ -11,7 +11,7 @@ struct FileRemark {
   std::string path, what;
 };
 
-// Images of the same pixels, whatever their files' names, formats and metadata.
+// Images with the same pixels, whatever their names, formats and metadata.
 struct EqualImages {
   std::vector<std::string> paths;
   bool in_both_parts = false, in_several_classes = false;
@@ -27,19 +27,18 @@ struct DataCheck {
   bool has_val = false;
   std::vector<ClassCount> classes;  // by name; empty: the images lie in the folder itself
   std::vector<FileRemark> damaged;  // can't be decoded
-  std::vector<FileRemark> flawed;   // decoded, but the decoder had to pass over something
+  std::vector<FileRemark> flawed;   // decoded with a warning
   std::vector<FileRemark> tiny;
   std::vector<FileRemark> not_read;        // images whose extension isn't one that is read
   std::vector<std::string> outside;        // images next to the class folders
-  std::vector<std::string> empty_classes;  // folders, missing ones too
-  std::vector<EqualImages> equal;          // by the first of each
+  std::vector<std::string> empty_classes;  // folders without images, or missing
+  std::vector<EqualImages> equal;          // sorted by the first image of each
   int64_t val_in_train = 0;                // images of val that occur in train
   bool clean() const;
 };
 
-// Decodes everything in full. `path` is a folder as for --data, or one with images in it but no
-// class folders; tiny: a side of less than `min_side` pixels. Throws DataError if there is nothing
-// to look at.
+// Decodes everything completely. `path` is a folder as for --data, or one with images but without
+// class folders; tiny: a side below `min_side` pixels. Throws DataError if there are no images.
 DataCheck check_data(const std::string& path, int min_side, int threads,
                      const std::function<void(int64_t done, int64_t images)>& progress);
 

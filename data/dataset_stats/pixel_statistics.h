@@ -2,9 +2,9 @@
 //   of each image    for an image of n pixels x, mean = sum x / n and, as torch.std has it,
 //                    deviation = sqrt(sum (x - mean)^2 / (n - 1)); both averaged over the images,
 //                    whatever their sizes (0 is the deviation of a single pixel)
-//   of all pixels    of all images, as if they were one
-// Images are whole and upright, as they are decoded, alpha over white. The sums of an image are
-// integers, and images are added up in their order: nothing depends on the threads.
+//   of all pixels    over all images, as if they were one
+// Images are whole and upright, as decoded, alpha over white. The sums of an image are integers,
+// and images are added up in order, so the result doesn't depend on the threads.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PixelStatistics {
   ChannelStatistics of_each_image, of_all_pixels;
 };
 
-// Throws DataError if images can't be decoded: how many, and the first.
+// Throws DataError with the number of images that can't be decoded, and the first.
 PixelStatistics pixel_statistics(const Dataset&, int threads,
                                  const std::function<void(int64_t images)>& progress);
 

@@ -11,19 +11,19 @@
 
 namespace bv {
 
-// The format that a file's first 12 bytes show.
+// The format shown by a file's first 12 bytes.
 enum class Format { jpeg, png, bmp, gif, pnm, webp, tiff, unknown };
 Format format_of(std::span<const uint8_t> start);
 std::string_view name_of(Format);                                // "jpeg"
 std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; "bin" for another file
 // "JPEG, PNG, BMP, GIF and PPM", and those whose libraries this build has.
 std::string known_formats();
-// Refuses files that are not images, and images whose library this build lacks.
+// Refuses a file that is not an image, or whose format needs a library that this build lacks.
 void require_decoder(Format);
 
-// Refuses what the header alone shows: not an image, cut off before its size is known, or of a size
-// that check_image_size refuses. Reads a block or a few of the file. Returns the size, not upright;
-// zeros for a JPEG whose frame comes late.
+// Refuses what the header alone reveals: not an image, cut off before its size is known, or a size
+// that check_image_size refuses. Reads one or a few blocks. Returns the size as stored, not
+// upright; zeros for a JPEG whose frame comes late.
 struct HeaderSize {
   int height = 0, width = 0;
 };
@@ -33,8 +33,8 @@ HeaderSize check_header(FileView& file);
 // can hold, before anything of that size is allocated.
 void check_image_size(int64_t width, int64_t height, size_t file_bytes);
 
-// The lock to hold while decoding takes this much memory: large images are decoded one at a time,
-// so that many workers don't each hold a huge one.
+// Returns a lock to hold while decoding needs this much memory: large images are decoded one at a
+// time, so that many workers don't each hold a huge one.
 [[nodiscard]] std::unique_lock<std::mutex> wait_if_large(int64_t bytes);
 
 // 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB, over white.
@@ -44,15 +44,15 @@ Image to_rgb(const uint8_t* pixels, int width, int height, int channels);
 int exif_orientation(std::span<const uint8_t> tiff);
 Image upright(Image stored, int orientation);
 
-// How an orientation turns stored rows and columns: they change places, then the upright ones are
+// How an orientation maps stored rows and columns: they are swapped, then the upright ones are
 // counted from the other end.
 struct Orientation {
   bool transpose, flip_y, flip_x;
 };
 Orientation orientation_of(int orientation);
 
-// JPEG by libjpeg-turbo if the build has it, otherwise by stb_image. Both need a walk over the
-// markers first: neither decoder reports a truncated file reliably.
+// JPEG by libjpeg-turbo if the build has it, otherwise by stb_image. The markers are walked first,
+// since neither decoder reports a truncated file reliably.
 constexpr bool have_turbojpeg = BAREVISION_TURBOJPEG;
 
 struct JpegInfo {
@@ -69,8 +69,8 @@ struct JpegInfo {
 // size, too many scans, Huffman tables beyond their bounds (which stb_image doesn't check).
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
-// Decodes these pixels, not yet upright, of the image at dct_scale/8 of its size: with the same
-// values as in the whole image. Only if have_turbojpeg.
+// Decodes these pixels, not yet upright, of the image at dct_scale/8 of its size, with the same
+// values as when decoding all of it. Only if have_turbojpeg.
 Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int dct_scale,
                         const Region& part, std::string* warning);
 // The length to which libjpeg scales `length`.

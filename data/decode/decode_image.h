@@ -8,8 +8,9 @@
 
 namespace bv {
 
-// Decodes an image file, upright, as 8-bit RGB, alpha over white. Its content, not its name, tells
-// the format. Throws BadImage; `warning`, unless null, gets what a decoder passes over.
+// Decodes an image file, upright, as 8-bit RGB, alpha over white. The format is recognised by
+// content, not by name. Throws BadImage; `warning`, unless null, gets the first problem a decoder
+// ignored.
 Image decode_image(std::span<const uint8_t> file, int at_least, std::string* warning = nullptr);
 // Decodes the part that `choose` asks for, a JPEG's at reduced scale if it may be smaller. `of`:
 // the rectangle of the photo that is the image; empty: all of it.

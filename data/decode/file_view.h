@@ -1,4 +1,4 @@
-// A file's bytes, read on demand: looking at a header costs no more than that.
+// A file's bytes, read on demand, so that looking at a header reads only that.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -10,8 +10,8 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-// A number of the header, with the white space and comments before it. Large ones are cut short,
-// but stay too large.
+// A number in the header, after white space and comments. Large numbers are truncated, but remain
+// too large.
 int64_t header_number(Bytes file, size_t& at) {
   while (at < file.size() && (std::isspace(file[at]) || file[at] == '#')) {
     if (file[at] == '#')

@@ -1,4 +1,4 @@
-// stb_image, with the checks that it leaves to its caller: truncated files, checksums, memory.
+// stb_image, with the checks that it leaves to the caller: truncation, checksums, memory.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-// The memory of one decoding. Limited, since a small file can make stb_image ask for gigabytes;
+// The memory of one decoding: limited, since a small file can make stb_image ask for gigabytes;
 // zeroed, since some versions read tables that a damaged file never filled; and freed at the end,
 // since exceptions pass through stb_image.
 class Memory {
@@ -77,7 +77,7 @@ thread_local Memory* Memory::current = nullptr;
 #define STBI_MAX_DIMENSIONS (1 << 15)
 #define STB_IMAGE_STATIC
 #define STB_IMAGE_IMPLEMENTATION
-// Guards against faults that no check of a header prevents: products of damaged coefficients
+// Guards against faults that header checks can't prevent: products of damaged coefficients
 // overflow, so they wrap; indices beyond a short palette read zeros, not stale stack memory.
 #pragma GCC optimize("wrapv")
 #if __GNUC__ >= 12 && !defined(__clang__)

@@ -36,7 +36,7 @@ toff_t seek(thandle_t handle, toff_t offset, int from) {
 }
 int close(thandle_t) { return 0; }
 toff_t size(thandle_t handle) { return source(handle).bytes.size(); }
-// Read-only, as a mapped file is. Without it libtiff 4.5 refuses some uncompressed tiles.
+// Read-only, like a mapped file. Without this, libtiff 4.5 refuses some uncompressed tiles.
 int map(thandle_t handle, void** memory, toff_t* bytes) {
   *memory = const_cast<uint8_t*>(source(handle).bytes.data());
   *bytes = source(handle).bytes.size();
@@ -51,8 +51,7 @@ void on_error(thandle_t handle, const char*, const char* format, va_list argumen
   source(handle).error = text;
 }
 
-// Without these libtiff prints. The handlers are process-wide; warnings are ignored, as libjpeg's
-// are.
+// Without handlers libtiff prints. They are process-wide; warnings are ignored, like libjpeg's.
 void set_handlers() {
   TIFFSetErrorHandler(nullptr);
   TIFFSetWarningHandler(nullptr);

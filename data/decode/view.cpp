@@ -1,4 +1,4 @@
-// From an image file to the part of it that is wanted.
+// Decodes the requested part of an image file.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -37,15 +37,14 @@ View choose_whole(Image photo, const RequestFn& choose, const Region& of) {
   return whole_view(cut(std::move(photo), r), choose);
 }
 
-// One axis of a photo at a scale: where the image is, and what is requested of it, in scaled
-// pixels.
+// One axis of a photo at a scale: the image's extent, and the requested part, in scaled pixels.
 struct Along {
   int length;        // of the photo
   int begin, count;  // of the image
   int first, wanted;
   double offset;  // of the image's start within its first pixel
 
-  // `from_end`: the stored photo is scaled from its other end.
+  // `from_end`: coordinates are counted from the stored photo's other end.
   Along(int full, int image_begin, int image_length, double part_begin, double part_length,
         int dct_scale, bool from_end)
       : length(scaled_length(full, dct_scale)) {

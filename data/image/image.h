@@ -1,4 +1,4 @@
-// Images, and parts of them that are decoded no finer than they are needed.
+// Images, and parts of them that are decoded at the resolution needed.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,13 +22,13 @@ struct Box {
   double top = 0, left = 0, height = 0, width = 0;
 };
 
-// The same, of whole pixels.
+// A part in whole pixels.
 struct Region {
   int top = 0, left = 0, height = 0, width = 0;
   bool operator==(const Region&) const = default;
 };
 
-// Part of an image to decode, perhaps `shrink` times smaller.
+// The part of an image to decode, possibly `shrink` times smaller.
 struct DecodeRequest {
   Box part;
   double shrink = 1;
@@ -36,16 +36,16 @@ struct DecodeRequest {
 inline DecodeRequest whole_image(int height, int width, double shrink = 1) {
   return {.part = {.height = double(height), .width = double(width)}, .shrink = shrink};
 }
-// Called when an image's upright size is known and nothing is decoded yet. Must be stateless: it
-// may be called twice.
+// Called with an image's upright size before anything is decoded. Must be stateless, as it may be
+// called twice.
 using RequestFn = std::function<DecodeRequest(int height, int width)>;
 
-// A part of an image that was decoded at dct_scale/8 of its size. Neither the places nor the values
-// of its pixels, in the image at that size, depend on the part.
+// A part of an image decoded at dct_scale/8 of its size. Positions and values of its pixels in the
+// image at that size don't depend on the part.
 struct View {
   Image pixels;
-  Region at;                            // of the pixels, in the whole at that size
-  int height = 0, width = 0;            // of the whole
+  Region at;                            // of the pixels, in the whole image at that size
+  int height = 0, width = 0;            // of the whole image at that size
   int full_height = 0, full_width = 0;  // of the image
   int dct_scale = 8;
   bool fixed = true;         // such images are decoded at one size
@@ -57,7 +57,7 @@ struct View {
     return {top + b.top * scale, left + b.left * scale, b.height * scale, b.width * scale};
   }
 };
-// The view of a decoded image: `choose` is told its size, and gets all of it.
+// The view of a fully decoded image: `choose` is called with its size, and gets all of it.
 inline View whole_view(Image image, const RequestFn& choose) {
   const int height = image.height, width = image.width;
   choose(height, width);
@@ -69,15 +69,15 @@ inline View whole_view(Image image, const RequestFn& choose) {
           .full_width = width};
 }
 
-// The size, in dct_scale, at which an image is decoded that may be `shrink` times smaller. libjpeg
-// can do any, but has fast inverse DCTs for these alone: 3/8 takes longer than 4/8, 5/8 than 8/8.
+// The dct_scale for an image that may be `shrink` times smaller. libjpeg can do any, but has fast
+// inverse DCTs only for these: 3/8 takes longer than 4/8, 5/8 than 8/8.
 inline int dct_scale_for(double shrink) {
   for (const int dct_scale : {1, 2, 4})
     if (dct_scale * shrink >= 8) return dct_scale;
   return 8;
 }
 
-// An image that can't be read; what() is the reason alone, without the path.
+// An image that can't be read; what() is the reason without the path.
 struct BadImage : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

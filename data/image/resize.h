@@ -18,8 +18,8 @@ struct Taps {
 std::vector<Taps> filter_taps(int input_size, double begin, double length, int output_size,
                               Interpolation = Interpolation::bilinear);
 
-// The part of an image that resizing a box of it to [height, width] reads; may extend beyond the
-// image.
+// The part of the image that is read when its box is resized to [height, width]; it may extend
+// beyond the image.
 Box pixels_read(const Box& box, int height, int width, Interpolation);
 
 // Keeps its scratch memory between images; one per thread.
@@ -37,7 +37,7 @@ class Resizer {
            int height, int width, uint8_t* out, Interpolation);
 
   std::vector<float> row_;
-  std::vector<uint8_t> bytes_;  // a row of the output, and one more
+  std::vector<uint8_t> bytes_;  // a row of the output, and one more pixel
 };
 
 }  // namespace bv

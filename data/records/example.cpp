@@ -55,13 +55,13 @@ void write_objects(const PictureExample& picture, Writer& out) {
   for (const RecordedObject& object : picture.objects) texts.add_value(object.text);
 }
 
-// The one value of a feature, moved out; empty if it isn't of that kind.
+// The single value of a feature, moved out; empty if it has another type.
 std::string take_bytes(Feature& feature) {
   if (!feature.has_bytes_list() || feature.bytes_list().value_size() != 1) return "";
   return std::move(*feature.mutable_bytes_list()->mutable_value(0));
 }
 
-// How much another key is preferred to: 0 for the best, -1 for none of them.
+// The rank of a key in the list of preferred keys: 0 is best, -1 not in the list.
 template <size_t N>
 int rank_of(std::string_view key, const std::string_view (&keys)[N]) {
   for (size_t i = 0; i < N; ++i)

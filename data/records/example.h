@@ -1,4 +1,4 @@
-// tf.train.Example of an image, the payload of a record, under TensorFlow's and TF-Slim's keys.
+// tf.train.Example of an image, the payload of a record, with TensorFlow's and TF-Slim's keys.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@ namespace bv {
 
 // Needs protobuf.
 constexpr bool have_records = BAREVISION_RECORDS;
-// "; make deps && make adds it": how a build without it gets it, in messages.
+// "; make deps && make adds it": advice in messages of a build without protobuf.
 std::string without_records();
 
 struct RecordedObject {
@@ -32,7 +32,7 @@ struct PictureExample {
 };
 
 std::string write_example(const PictureExample&);
-// Other keys are passed over. Throws BadImage.
+// Ignores other keys. Throws BadImage.
 PictureExample parse_example(std::string_view payload);
 
 }  // namespace bv

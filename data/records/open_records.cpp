@@ -1,4 +1,4 @@
-// TFRecords as a data set: of NAME.index alone, or found by reading them.
+// TFRecords as a data set: from NAME.index, or found by reading them.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -69,12 +69,12 @@ void check_same_classes(const Records& train, const Records& val) {
                       (i < b.size() ? b[i] : "") + "' in the other");
 }
 
-// Holds out the same images as from the folder that they came from, objects of one image together.
+// Holds out the same images as from the original folder, with all objects of an image together.
 std::vector<bool> hold_out(const RecordIndex& index, const DataOptions& options) {
   const bool objects = !index.boxes.empty();
   std::vector<bool> in_val(index.rows.size());
   const size_t groups = objects ? 1 : index.classes.size();
-  std::vector<std::vector<uint32_t>> rows(groups);  // with objects, the first of each image
+  std::vector<std::vector<uint32_t>> rows(groups);  // with objects, the first row of each image
   for (uint32_t i = 0; i < index.rows.size(); ++i)
     if (!objects || i == 0 || index.name(index.rows[i]) != index.name(index.rows[i - 1]))
       rows[objects ? 0 : index.rows[i].label].push_back(i);
@@ -114,7 +114,7 @@ void add_to(Fingerprint& print, const Records& records, const std::vector<uint32
   }
 }
 
-// "1 of 3 shards of train, the first ...": those of which the sets list nothing.
+// "1 of 3 shards of train, the first ...": shards from which the sets list nothing.
 std::string missing_shards_of(const Records& first, const Records& last) {
   std::vector<std::string> files;
   for (const RecordIndex* index : {&first.index, &last.index}) {

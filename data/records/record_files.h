@@ -1,4 +1,4 @@
-// The files that an index names: opened once, read at any place, and told of the next reads.
+// The files that an index names: each is opened once and read at any offset.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -17,7 +17,7 @@ namespace bv {
 // Thread-safe.
 class RecordFiles {
  public:
-  // Throws DataError if one is missing. In files that differ from the index, images are bad.
+  // Throws DataError if a file is missing. If a file differs from the index, its images are bad.
   RecordFiles(const std::string& folder, const RecordIndex&, const std::string& index_path);
   ~RecordFiles();
   RecordFiles(const RecordFiles&) = delete;
@@ -25,9 +25,9 @@ class RecordFiles {
 
   const std::string& path(size_t file) const { return paths_[file]; }
   size_t size() const { return paths_.size(); }
-  // The record's payload, within `record`. One read. Throws BadImage for a damaged one.
+  // The record's payload, within `record`. One read. Throws BadImage if it is damaged.
   std::string_view read(const IndexRow&, std::string& record) const;
-  // Has the system read these in the background.
+  // Lets the system read these in the background.
   void will_need(std::vector<IndexRow> rows) const;
 
  private:
@@ -37,11 +37,11 @@ class RecordFiles {
   std::vector<std::string> paths_;
   std::vector<uint64_t> sizes_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<RegularFile>> open_;  // each once it is first read
+  mutable std::vector<std::unique_ptr<RegularFile>> open_;  // opened at the first read
   mutable std::condition_variable changed_;
   mutable std::deque<std::vector<IndexRow>> wanted_;
   mutable bool stopping_ = false;
-  mutable std::thread reader_;  // runs once something is wanted
+  mutable std::thread reader_;  // started by the first will_need()
 };
 
 }  // namespace bv

@@ -19,7 +19,7 @@ constexpr uint64_t max_index_bytes = uint64_t{16} << 30;
 constexpr uint64_t max_offset = uint64_t{1} << 62;
 constexpr int max_side = 1 << 15;  // of an image
 
-// Up to the next `separator`, which is taken off as well.
+// Takes the text up to the next `separator` from `rest`, and drops the separator.
 std::string_view next_part(std::string_view& rest, char separator) {
   const size_t end = std::min(rest.find(separator), rest.size());
   const std::string_view part = rest.substr(0, end);
@@ -152,7 +152,7 @@ class Parser {
   struct Last {
     uint64_t begin = 0, end = 0, records = 0;
   };
-  std::vector<Last> last_records_;  // record of each file, so far
+  std::vector<Last> last_records_;  // last record of each file so far
   std::set<std::string> seen_classes_;
 };
 

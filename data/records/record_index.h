@@ -1,10 +1,10 @@
-// NAME.index: which images are where in TFRecords, and what they show. Text:
+// NAME.index: the position and label of each image in TFRecords. Text:
 //   # barevision index 1
 //   # class 0 Black-grass                one line per class, in label order
 //   label<TAB>file<TAB>offset<TAB>size<TAB>name[<TAB>left,top,width,height]
-// `file` is relative to the index's folder; a record's offset and size are those of FILE.idx, with
-// framing. A file's records are listed in their order; if images have boxes, a line is one object
-// of an image, and a record's lines are neighbours.
+// `file` is relative to the index's folder; a record's offset and size are as in FILE.idx, with
+// framing. A file's records are listed in order; if images have boxes, a line is one object of an
+// image, and a record's lines are adjacent.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -18,19 +18,19 @@ namespace bv {
 struct IndexRow {
   uint64_t offset = 0, name_at = 0;
   uint32_t size = 0, file = 0, label = 0, name_size = 0;
-  uint32_t number = 0;  // of the record, among its file's that are listed
+  uint32_t number = 0;  // of the record, among the listed ones of its file
 };
 
 struct RecordIndex {
   std::vector<std::string> classes, files;
   std::vector<IndexRow> rows;
-  std::vector<Region> boxes = {};  // of each row; empty: whole images
-  std::string names = {};          // of all rows
+  std::vector<Region> boxes = {};  // by row; empty: whole images
+  std::string names = {};          // of all rows, concatenated
 
   std::string_view name(const IndexRow& row) const {
     return std::string_view(names).substr(row.name_at, row.name_size);
   }
-  std::vector<uint64_t> ends() const;  // of each file's last record
+  std::vector<uint64_t> ends() const;  // end of each file's last record
   void add(IndexRow row, std::string_view name);
 };
 
@@ -40,7 +40,7 @@ RecordIndex read_index(const std::string& path);
 std::string index_text(const RecordIndex&);
 bool is_index(const std::string& path);  // by its first line
 
-// FILE.idx of each file, as DALI wants it: "offset size" of each record.
+// FILE.idx of each file for DALI: "offset size" of each record.
 std::vector<std::string> idx_texts(const RecordIndex&);
 
 }  // namespace bv

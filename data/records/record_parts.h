@@ -1,4 +1,4 @@
-// Records that --data names: one set, or train and val.
+// The records that --data names: one set, or train and val.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,9 +17,9 @@ struct Records {
 };
 
 struct RecordParts {
-  std::vector<std::shared_ptr<const Records>> all;  // train, val; or the one that there is
+  std::vector<std::shared_ptr<const Records>> all;  // train and val, or a single set
   std::vector<std::string> notes;                   // for the user
-  int64_t skipped = 0;                              // records that are in none, as they are bad
+  int64_t skipped = 0;                              // bad records left out
   std::string first_skipped = {};
 };
 // Finds the parts of an index, or of a folder of records. Throws DataError; without an index also

@@ -24,7 +24,7 @@ bool is_record_file(const std::string& name) {
   return has_record_extension(name) || shard_name(name);
 }
 
-// The folder itself, and those in it that imagenet-tools makes.
+// The folder itself, and the subfolders that imagenet-tools makes.
 std::vector<fs::path> places_in(const std::string& folder) {
   std::vector<fs::path> places = {folder};
   for (const fs::path& inner : folders_in(folder)) {
@@ -83,7 +83,7 @@ class FileScanner {
         read(at, payload, number++);
         at += payload + record_overhead;
       } while (at < file_.size());
-    } catch (const BadImage& e) {  // behind a wrong length there are no records to be found
+    } catch (const BadImage& e) {  // after a wrong length no record can be found
       leave_out(at, number, e.what());
     }
     return std::move(found_);
@@ -142,7 +142,7 @@ class FileScanner {
   std::string record_;
 };
 
-// "offset size" of each record, if there is such a file.
+// Compares with the file's .idx ("offset size" of each record), if there is one.
 void check_idx(const std::string& folder, const std::string& file, const ScannedFile& found) try {
   const std::string path = idx_path(folder, file);
   std::error_code error;
@@ -166,7 +166,7 @@ void for_each(const Scanned& sets, Look look) {
       for (const Found& record : file.records) look(record, file.path);
 }
 
-// The classes from `base` to the highest label: by their texts, if all have one, or by number.
+// The classes from `base` to the highest label: named by their texts, if all have one, or numbers.
 std::vector<std::string> names_of_classes(const Scanned& sets, int64_t base) {
   std::map<int64_t, std::string> texts;
   int64_t highest = base;

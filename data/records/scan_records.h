@@ -1,4 +1,4 @@
-// TFRecords without an index of ours: their records are found by reading all files.
+// TFRecords without an index: finds their records by reading all files.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -24,7 +24,7 @@ bool has_record_files(const std::string& folder);
 std::string idx_path(const std::string& folder, const std::string& file);
 
 struct ScanOptions {
-  std::optional<int> label_base = {};  // the first class's label; none: 0 if any has it, else 1
+  std::optional<int> label_base = {};  // the first class's label; empty: 0 if used, else 1
   bool skip_bad = false;
   int threads = 1;
 };
@@ -34,7 +34,7 @@ struct ScannedSet {
   int64_t skipped = 0;  // bad records
   std::string first_skipped = {};
 };
-// All sets have the same classes. Throws DataError naming file, record and offset.
+// All sets have the same classes. Throws DataError with file, record and offset.
 std::vector<ScannedSet> scan_records(const std::string& folder, const std::vector<RecordSet>&,
                                      const ScanOptions&,
                                      const std::function<void(int64_t files)>& progress);

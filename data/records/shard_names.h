@@ -15,8 +15,8 @@ struct ShardName {
 std::optional<ShardName> shard_name(std::string_view file);
 bool has_record_extension(std::string_view file);
 
-// "2 of 3 shards of train, the first train-00001-of-00003": those missing among these files, none
-// of which is empty; empty if there are none.
+// "2 of 3 shards of train, the first train-00001-of-00003": the shards missing among these
+// non-empty files; empty if none is missing.
 std::string missing_shards(std::span<const std::string> files);
 
 }  // namespace bv
