@@ -12,7 +12,7 @@ namespace {
 
 using enum Operation;
 
-// Values of the counter's first word; crops and flips use numbers below 16.
+// Values of the counter's first word; crops and flips use values below 16.
 enum Draw : uint32_t {
   at_gate = 15,
   at_layer = 16,  // and up
@@ -143,7 +143,7 @@ constexpr SubPolicy of_imagenet[] = {
     {{{equalize, 0.8, 0}, {equalize, 0.6, 0}}},
 };
 
-// ---- RandAugment of DALI's pipeline
+// ---- RandAugment of DALI's pipeline -------------------------------------------------------------
 // -------------------------------------------------------------- 16 operations at the magnitude m
 // of 10, for images of 224 pixels.
 struct DaliOperation {

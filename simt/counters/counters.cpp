@@ -5,7 +5,7 @@
 namespace simt {
 namespace {
 
-// All numbers of a Counters.
+// Calls a function for every number in a Counters.
 template <class C>
 auto numbers(C& c) {
   return std::array{&c.launches,

@@ -1,8 +1,8 @@
 // Counters like a profiler's, for kernels on the stand-in. The kernels of a counting build are
 // compiled with the thread sanitizer's calls at every access to memory (hooks.cpp); accesses of a
-// warp's lanes by the same instruction are one request. An instruction is a place in the object
-// code, and its n-th run in one lane belongs with its n-th run in the others since the lanes last
-// waited for each other.
+// warp's lanes by the same instruction are one request. An instruction is identified by its address
+// in the object code; its n-th execution in one lane is matched with its n-th execution in the
+// others since the lanes last waited for each other.
 //
 // The model is that of sm_70 and later: memory in sectors of 32 bytes; shared memory in 32 banks
 // of 4 bytes, a warp's access of 8 bytes per lane in 2 halves, of 16 in 4 quarters.
@@ -23,19 +23,19 @@ struct GlobalAccesses {
 struct SharedAccesses {
   uint64_t requests = 0;
   uint64_t wavefronts = 0;  // turns
-  uint64_t conflicts = 0;   // turns beyond what an access of this width takes
+  uint64_t conflicts = 0;   // turns beyond the minimum for this width
 };
 
 // Counters of one kernel. They count warps, not threads.
 struct Counters {
   uint64_t launches = 0, blocks = 0, warps = 0;
-  GlobalAccesses loads, stores;     // loads: with cp.async
-  SharedAccesses shared, ldmatrix;  // shared: loads, stores, cp.async's writes
+  GlobalAccesses loads, stores;     // loads include cp.async
+  SharedAccesses shared, ldmatrix;  // shared: loads, stores, writes by cp.async
   uint64_t cp_async_bytes = 0;
   uint64_t mma_m16n8k16 = 0, barriers = 0, shuffles = 0, votes = 0, atomics = 0;
-  uint64_t partial = 0;  // requests in which some of the warp's lanes took no part
+  uint64_t partial = 0;  // requests without some of the warp's lanes
   // Distinct sectors that a launch reads and writes: the memory traffic if the L2 cache keeps all
-  // that is used again within a launch, and nothing between launches.
+  // data that is reused within a launch, and nothing between launches.
   uint64_t sectors_read = 0, sectors_written = 0;
 
   Counters& operator+=(const Counters&);
@@ -46,7 +46,7 @@ struct Counters {
   uint64_t moved() const { return 32 * (sectors_read + sectors_written); }
 };
 
-// Counters since the last call, by kernel name.
+// Returns the counters since the last call, by kernel name.
 std::map<std::string, Counters> take_counters();
 // False: launches are counted but not run.
 inline bool kernels_run_at_all = true;

@@ -1,7 +1,7 @@
-// The calls that g++ -fsanitize=thread puts before accesses to memory. It does so after it has
-// removed redundant ones and before it unrolls and vectorises, which is close to the accesses that
-// nvcc keeps; with -fno-tree-sra structs are copied whole. The sanitizer's own library isn't
-// linked.
+// The functions that g++ -fsanitize=thread calls before accesses to memory. It inserts them after
+// removing redundant accesses and before unrolling and vectorising, so they are close to the
+// accesses that nvcc keeps; with -fno-tree-sra structs are copied whole. The sanitizer's own
+// library isn't linked.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace {
 
 void note(const void* place, AccessKind kind, size_t bytes, const void* address) {
   if (!Recorder::runs()) return;
-  constexpr size_t widest = 16;  // of an instruction
+  constexpr size_t widest = 16;  // bytes of one instruction
   for (size_t at = 0; at < bytes; at += widest)
     Recorder::here().note(static_cast<const char*>(place) + at / widest, kind,
                           unsigned(bytes - at < widest ? bytes - at : widest),

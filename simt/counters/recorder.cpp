@@ -20,7 +20,7 @@ std::map<std::string, Counters>& of_kernels() {
   return all;
 }
 
-// Sorts and returns how many differ; nearly always they are in order.
+// Sorts and returns the number of distinct values; usually they are in order already.
 template <class T>
 unsigned distinct(T* begin, T* end) {
   if (!std::is_sorted(begin, end)) std::sort(begin, end);
@@ -43,7 +43,7 @@ void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const vo
     list_->push_back(Access::of(place, kind, bytes, address));
 }
 
-// Lanes with the same accesses are counted together; from where they diverge, by instruction.
+// Lanes with the same accesses are counted together; after they diverge, by instruction.
 void Recorder::count_warp(unsigned begin) {
   const unsigned lanes = std::min(warp_size, threads_ - begin);
   const std::vector<Access>* const lists = &lists_[begin];
@@ -93,7 +93,7 @@ void Recorder::count_apart(size_t done, unsigned first, unsigned lanes) {
   }
 }
 
-// One instruction of a warp; null: a lane without it.
+// Counts one instruction of a warp; null: a lane that doesn't execute it.
 void Recorder::count(const Access* by_lane[32], unsigned lanes) {
   uintptr_t shared[warp_size], global[warp_size];
   uint32_t in_shared = 0;
@@ -139,7 +139,7 @@ void Recorder::count_global(const Access& access, const uintptr_t (&addresses)[3
   }
 }
 
-// Accesses of up to 4 bytes are served for all lanes at once, of 8 bytes for half of them, of 16
+// Accesses of up to 4 bytes are served for all lanes together, of 8 bytes for half of them, of 16
 // for a quarter. In each turn a bank delivers or stores one word, for any number of lanes.
 void Recorder::count_shared(SharedAccesses& to, unsigned bytes, const uintptr_t (&addresses)[32],
                             uint32_t lanes) {

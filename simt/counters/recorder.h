@@ -1,5 +1,5 @@
-// Recorder of the accesses of a running block's threads, which are counted once all lanes of a warp
-// have made them. Each host thread that runs blocks has one.
+// Records the accesses of a running block's threads and counts them once all lanes of a warp have
+// made them. Each host thread that runs blocks has one recorder.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace simt {
 
 enum class AccessKind : uint8_t { load, store, atomic, ldmatrix, cp_async };
 
-// An access by one thread. `instruction` separates accesses of different requests: the place in the
-// code in the lower 48 bits, the kind, and the size.
+// An access by one thread. `instruction` tells requests apart: the code address in the lower 48
+// bits, the kind, and the size.
 struct Access {
   uint64_t instruction;
   uintptr_t address;
@@ -33,7 +33,8 @@ class Recorder {
     if (!here_) here_ = new Recorder;
     return *here_;
   }
-  // Whether a kernel's own code runs: checked before each note(), as most code is not a kernel's.
+  // Whether a kernel's own code is running: checked before each note(), as most code is not a
+  // kernel's.
   static bool runs() { return list_; }
 
   void begin(unsigned threads);
@@ -41,13 +42,13 @@ class Recorder {
     shared_begin_ = reinterpret_cast<uintptr_t>(begin), shared_bytes_ = bytes;
   }
   void resume(unsigned thread) { list_ = &lists_[thread]; }
-  void pause() { list_ = nullptr; }  // accesses from here on are not the kernel's
+  void pause() { list_ = nullptr; }  // following accesses are not the kernel's
   void note(const void* place, AccessKind, unsigned bytes, const void* address);
-  void count_warp(unsigned begin);  // accesses of its lanes so far
-  void end();                       // the block is over: adds what is left to the launch's
+  void count_warp(unsigned begin);  // counts its lanes' accesses so far
+  void end();                       // at the block's end: adds the rest to the launch's counts
 
   Counters counters;
-  // Set by simt/host, a layer above.
+  // Set by simt/host, which is a layer above.
   static inline bool (*is_device_address)(const void*) = [](const void*) { return false; };
 
  private:

@@ -10,8 +10,8 @@
 namespace simt {
 namespace {
 
-// A bit for each sector of the 1 TiB that device memory's addresses come from (host/memory.cpp):
-// 8 GiB, of which pages exist where a bit is set.
+// One bit for each sector of the 1 TiB of device addresses (host/memory.cpp): 8 GiB, of which only
+// pages with set bits exist.
 struct Words {  // of 64 sectors
   uint64_t read, written;
 };
@@ -59,7 +59,7 @@ TouchedSectors take_touched_sectors() {
     n.read += unsigned(std::popcount(w->read)), n.written += unsigned(std::popcount(w->written));
     *w = {};
   }
-  // Addresses are not used again: release their pages.
+  // Addresses are not reused, so release their pages.
   constexpr uintptr_t page = 4096 / sizeof(Words);
   const uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
   if (to > from + 256 * page)

@@ -1,4 +1,4 @@
-// Which sectors of device memory the running launch has touched.
+// The sectors of device memory that the running launch has touched.
 #pragma once
 #include <cstdint>
 

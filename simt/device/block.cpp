@@ -112,7 +112,7 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
 void Block::enter() {
   Block& b = *block;
   Stack& host = b.host_.fiber.stack;
-  b.running_->fiber.landed(host.low ? nullptr : &host);  // the host's stack is the first to be left
+  b.running_->fiber.landed(host.low ? nullptr : &host);  // the host's stack is left first
   for (;;) {
     if (b.running_->id == b.break_in_) simt_break();
     b.launch_->body();
@@ -137,7 +137,7 @@ void Block::switch_to(Thread& to) {
   from.fiber.switch_to(to.fiber, false);
 }
 
-// Back to run(). Objects left on the threads' stacks are never destroyed.
+// Switches back to run(). Objects left on the threads' stacks are never destroyed.
 void Block::leave() {
   Thread& from = *running_;
   running_ = &host_;
@@ -147,7 +147,7 @@ void Block::leave() {
 
 // ---- Waiting -----------------------------------------------------------------------------------
 
-// True for the last to arrive: it does the work, if any, and opens the gate.
+// True for the last thread to arrive: it does the work, if any, and opens the gate.
 inline bool Block::come_to(Gate& gate, Site site) {
   Thread& me = *running_;
   me.gate = &gate;
@@ -160,14 +160,14 @@ inline bool Block::come_to(Gate& gate, Site site) {
   return ++gate.arrived == gate.awaited;
 }
 
-// Counts what the lanes of whole warps have done until they came here.
+// Counts the accesses of whole warps' lanes before this point.
 inline void Block::count_until(const Gate& gate) {
   if (!gate.whole) return;
   for (unsigned begin = gate.begin; begin < gate.begin + gate.size; begin += warp_size)
     Recorder::here().count_warp(begin);
 }
 
-// Its threads resume next.
+// Lets the gate's threads resume next.
 inline void Block::open(Gate& gate) {
   if constexpr (counting) count_until(gate);
   gate.arrived = 0;
@@ -202,7 +202,7 @@ void Block::wait_for_block(Site site) {
   go_on();
 }
 
-// The count is valid until the next one is complete, by then all have read this one.
+// The count is valid until the next one is complete; by then all threads have read this one.
 unsigned Block::count_in_block(bool yes, Site site) {
   votes_ += yes;
   if (come_to(all_, site)) {

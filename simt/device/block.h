@@ -34,8 +34,8 @@ struct Thread {
   uint3 index{};
   Fiber fiber;
   bool returned = false;
-  const Gate* gate = nullptr;  // where it waits
-  Site site{};                 // and where in the source
+  const Gate* gate = nullptr;  // the gate at which it waits
+  Site site{};                 // the line where it waits
   unsigned copy_groups = 0;    // committed
   std::vector<Copy> copies;    // oldest first
 };
@@ -59,7 +59,7 @@ struct NumberedGate : Gate {
 };
 
 // Values that the lanes of a warp exchange. Double-buffered: a lane may reach the next shuffle
-// before another has read its value of this one.
+// before another has read its value of the current one.
 struct WarpGate : Gate {
   unsigned side = 0;
   uint64_t bits[2][32];
@@ -81,16 +81,16 @@ struct SharedVariable {
   SharedMemory memory{};
 };
 
-// Runs blocks one after another and keeps what is expensive to make.
+// Runs blocks one after another and keeps resources that are expensive to create.
 class Block {
  public:
-  // Runs the launch's block with this index. False: it failed, and error() says why.
+  // Runs the launch's block with this index. False: it failed, and error() has the reason.
   bool run(const Launch&, uint3 index, unsigned random_seed);
   const std::string& error() const { return error_; }
 
-  static Block* current();  // the one the calling host thread runs, or null
+  static Block* current();  // the block run by the calling host thread, or null
 
-  // "KERNEL: block (0,0,0): thread (0,0,0)", the running thread; allocates nothing.
+  // "KERNEL: block (0,0,0): thread (0,0,0)" for the running thread; allocates nothing.
   static constexpr size_t max_description = 400;
   void describe(char (&text)[max_description], bool with_thread = true) const;
   // Counts blocks begun: while it stays the same, the block may be spinning (watch.h).

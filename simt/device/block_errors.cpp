@@ -1,4 +1,4 @@
-// The messages of a block's errors: which threads, where in the source.
+// Messages of a block's errors, which name threads and source lines.
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -41,8 +41,8 @@ bool Block::on_guard_page(const void* address) const {
   return address < low && address >= low - guard_bytes;
 }
 
-// Every thread waits, and none can open a gate. Follows the first waiting thread to one it waits
-// for, and so on, until that one has returned or the chain is a cycle.
+// Every thread waits, and none can open a gate. Follows the first waiting thread to a thread it
+// waits for, and so on, until one has returned or the chain is a cycle.
 void Block::describe_hang() {
   const auto waits = [](const Thread& t) { return !t.returned; };
   const Thread* waiting = &*std::find_if(threads_.begin(), threads_.end(), waits);

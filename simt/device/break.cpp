@@ -47,7 +47,7 @@ bool is_in(const Place& place, const Launch& launch) {
   return launch.name.find(place.kernel) != std::string::npos;
 }
 
-// How many letters differ: the least number of changed, added or removed ones.
+// Edit distance: the least number of changed, added or removed letters.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -103,7 +103,7 @@ class Launches {
   }
 
   std::mutex mutex_;
-  std::map<std::string, std::string> seen_;  // a launch in words, the kernel's bare name
+  std::map<std::string, std::string> seen_;  // a launch as text, the kernel's plain name
   std::atomic<bool> stopped_ = false;
 };
 

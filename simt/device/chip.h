@@ -6,10 +6,10 @@ namespace simt {
 struct Chip {
   const char* name;  // "sm_80"
   int arch;          // 80
-  int shared_bytes;  // maximum per block, if the kernel asks for it
+  int shared_bytes;  // maximum per block, on request
 };
 
-inline constexpr int shared_bytes_unasked = 48 * 1024;  // on every chip
+inline constexpr int shared_bytes_unasked = 48 * 1024;  // without a request, on every chip
 
 // The chip that the environment variable SIMT_ARCH names, by default sm_80. Throws
 // std::runtime_error on an unknown name, and lists the known ones.

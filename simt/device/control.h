@@ -21,23 +21,23 @@ inline Order order = Order::forward;  // of future launches
 inline unsigned seed = 1;
 
 // How products of 16-bit factors are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere
-// {8, 1}, Hopper {16, 2}; {0, 0}: to nearest, in order.
+// {8, 1}, Hopper {16, 2}; {0, 0}: rounded to nearest, in order.
 struct TensorCores {
   int block, extra_bits;
 };
 inline TensorCores tensor_cores{0, 0};
 
-// When queued operations run. 0: as late as possible, those queued last first. 1: at the call.
-// Others: at random in between, some seeds with one stream far ahead of the others. Initially the
-// environment variable SIMT_STREAM_SEED, by default 0.
+// When queued operations run. 0: as late as possible, the last queued first. 1: at the call. Other
+// values: random in between, some seeds with one stream far ahead of the others. Initially the
+// environment variable SIMT_STREAM_SEED, 0 by default.
 inline unsigned stream_seed = [] {
   const char* set = std::getenv("SIMT_STREAM_SEED");
   return set ? static_cast<unsigned>(std::strtoul(set, nullptr, 10)) : 0;
 }();
 inline size_t memory_bytes = size_t{16} << 30;  // of the device
 inline int multiprocessors = 3;                 // of the device: few, and not a power of two
-// Device memory taken besides allocations: at the first launch (a driver's modules), and at a
-// communicator's first collective (NCCL's buffers). The call fails if less is left.
+// Device memory taken in addition to allocations: at the first launch (a driver's modules), and at
+// a communicator's first collective (NCCL's buffers). The call fails if less is left.
 inline size_t launch_takes = 0, collective_takes = 0;
 
 // Counts since the program began: the host's waits for the device, the kernels and graphs it

@@ -29,21 +29,21 @@ inline constexpr uint32_t all_lanes = ~0u;
 // warp; lanes beyond the end of the block are ignored.
 
 void wait_for_block(Site);
-unsigned count_in_block(bool yes, Site);  // waits; how many threads said yes
+unsigned count_in_block(bool yes, Site);  // waits; returns the number of threads with `yes`
 
 // Waits at one of 16 barriers until so many threads of the block have come, 0: all.
 void wait_at_barrier(unsigned id, unsigned threads, Site);
 
 void wait_for_lanes(uint32_t mask, Site);
-uint32_t ballot(uint32_t mask, bool yes, Site);  // waits; the lanes that said yes
+uint32_t ballot(uint32_t mask, bool yes, Site);  // waits; returns the lanes with `yes`
 
-// Waits; returns the value of the lane `argument` (absolute in the group of `width` lanes, or up,
-// down or xor from its own).
+// Waits; returns the value of the lane `argument`: an index in the group of `width` lanes, or an
+// offset up, down or xor from its own.
 enum class From { index, below, above, exclusive_or };
 uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
 
-// Every lane of a full warp brings a Hand; the last to arrive calls work(lanes) for all of them,
-// which reads and writes lanes(0) ... lanes(31).
+// Every lane of a full warp passes its data in a Hand; the last to arrive calls work(lanes) for all
+// of them, which reads and writes lanes(0) ... lanes(31).
 using WarpWork = void (*)(const void* work, void* const* hands);
 void wait_with_hand(void* hand, const void* work, WarpWork, Site);
 

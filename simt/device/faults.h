@@ -1,5 +1,5 @@
-// After a crash inside a kernel (a wild pointer, a stack overflow, a sanitizer's report), a line
-// names the kernel, block and thread:
+// After a crash inside a kernel (a wild pointer, a stack overflow, a sanitizer's report), prints a
+// line that names the kernel, block and thread:
 //   simt: KERNEL: block (0,0,0): thread (5,0,0): no memory at 0x10
 #pragma once
 

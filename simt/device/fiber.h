@@ -1,5 +1,5 @@
-// A fiber: a call that can be suspended and resumed, with a stack of its own. A dozen lines of
-// assembly switch stacks; AddressSanitizer is told.
+// A fiber: a call that can be suspended and resumed, with its own stack. A dozen lines of assembly
+// switch stacks and inform AddressSanitizer.
 #pragma once
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -47,10 +47,10 @@ class Stacks {
   std::vector<Stack> all_, free_;
 };
 
-// Saves on the current stack what the compiler can't and the resume address, stores the stack
-// pointer in `from`, and continues on the stack `to`. Inline, without a call: CPUs predict returns
-// by pairing them with calls, and a mispredicted return, as after a library's switch, would cost
-// more than all the rest.
+// Saves the resume address and the registers that the compiler can't save on the current stack,
+// stores the stack pointer in `from`, and continues on the stack `to`. Inline, without a call: CPUs
+// predict returns by pairing them with calls, and a mispredicted return, as after a library's
+// switch, would cost more than everything else here.
 [[gnu::always_inline]] inline void switch_stacks(void** from, void* to) {
   asm volatile(
       "leaq -128(%%rsp), %%rsp\n\t"  // the red zone
@@ -83,14 +83,14 @@ struct Fiber {
     stack = s;
     fake_stack = nullptr;
     if constexpr (asan) __asan_unpoison_memory_region(s.low, s.bytes);  // poisoned by its last user
-    // As a call leaves it: `enter` to jump to, and a null return address.
+    // The stack as a call leaves it: `enter` to jump to, and a null return address.
     auto* const words = reinterpret_cast<void**>(s.low + s.bytes) - 4;
     words[0] = reinterpret_cast<void*>(enter);
     words[1] = nullptr;
     top = words;
   }
 
-  // Control has come to this fiber; sets *left, unless null, to the stack it came from.
+  // Called when control reaches this fiber; sets *left, unless null, to the stack it came from.
   void landed(Stack* left = nullptr) {
     if constexpr (asan) {
       const void* low = nullptr;

@@ -31,7 +31,7 @@ class Names {
   std::map<std::string, BlockSize> sizes_;
 };
 
-// Shared memory limits of kernels that have asked for more than the default.
+// Shared memory limits of kernels that requested more than the default.
 class SharedLimits {
  public:
   void set(const void* function, size_t bytes) {

@@ -10,12 +10,12 @@ class SharedMemory {
  public:
   ~SharedMemory();
 
-  // Resets it for a block: all bytes 0xFF, a NaN in every floating-point type. The redzones hold
-  // the same, so that reads past the end show, too; under AddressSanitizer any access to them is an
+  // Resets it for a block: all bytes become 0xFF, NaN in every floating-point type. So do the
+  // redzones, so that reads past the end show, too; under AddressSanitizer any access to them is an
   // error.
   void prepare(size_t bytes);
 
-  // Describes what was written beyond either end; empty if nothing was.
+  // Describes a write beyond either end; empty if there was none.
   std::string overrun() const;
 
   unsigned char* data() const { return data_; }

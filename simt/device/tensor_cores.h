@@ -1,6 +1,6 @@
 // How tensor cores add: in fp32 or, if simt::tensor_cores says so, like real ones, which align a
-// block of products and the sum so far to the largest exponent, cut off what lies below, and
-// truncate the new sum to fp32 (Fasi et al. 2021; Khattak and Mikaitis 2025).
+// block of products and the current sum to the largest exponent, drop the bits below, and truncate
+// the new sum to fp32 (Fasi et al. 2021; Khattak and Mikaitis 2025).
 #pragma once
 #include <algorithm>
 #include <cmath>

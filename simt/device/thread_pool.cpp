@@ -41,7 +41,7 @@ struct ThreadPool::Job {
   uint64_t count;
   BlockOrder in_order{count};
   std::atomic<uint64_t> next = 0;
-  // The first failing block in the launch's order always runs, whatever the timing.
+  // The first failing block in the launch's order always runs, so the message doesn't vary.
   std::mutex failure{};
   uint64_t failed_at = ~uint64_t{0};
   std::string error{};

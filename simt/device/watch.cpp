@@ -35,7 +35,7 @@ double seconds_of(clockid_t clock) {
   std::abort();
 }
 
-// Watches all blocks from a host thread of its own.
+// Watches all blocks from a separate host thread.
 class Watch {
  public:
   static Watch& instance() {
@@ -60,7 +60,7 @@ class Watch {
   struct Entry {
     const Block* block;
     clockid_t clock{};   // processor time of its host thread
-    uint64_t begun = 0;  // the last block seen, by number,
+    uint64_t begun = 0;  // number of the last block seen,
     double since = 0;    // and when it was first seen
   };
 

@@ -56,7 +56,7 @@ struct Copy {
     if (kind == cudaMemcpyDeviceToDevice) to_device = from_device = true;
     check();
   }
-  // Checked again when it runs: a graph may outlive the memory it was captured with.
+  // Checked again when it runs: a graph may outlive the memory that it was captured with.
   void check() const {
     const std::string what =
         std::string("a copy from ") + side(from_device) + " to " + side(to_device) + ", ";
@@ -193,8 +193,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     if (!bytes) return;
     const Copy copy(to, from, bytes, kind);
     const bool on_host = !copy.to_device && !copy.from_device;
-    // Scribbles over the destination, which the host must not read before it has waited, unless
-    // queued work may still read its old content.
+    // Scribbles over the destination, which the host must not read before it has waited; not if
+    // queued work may still read the old content.
     if (!copy.to_device && !on_host && !s.capture &&
         !runtime().operations.reads(static_cast<char*>(to), bytes))
       std::memset(to, 0xFF, bytes);

@@ -1,4 +1,4 @@
-// The errors that the runtime's calls return.
+// The errors returned by the runtime's calls.
 #pragma once
 #include <string>
 
@@ -12,10 +12,10 @@ struct Failure {
   std::string why;
 };
 
-// Makes `code` this thread's last error, described by `why` or, if empty, by CUDA's own words.
+// Makes `code` this thread's last error, described by `why` or, if that is empty, by CUDA's text.
 cudaError_t report(cudaError_t code, const std::string& why);
 
-// The error of an operation that ran. From now on every call returns it.
+// Sets the error of an operation that ran. From now on every call returns it.
 void stick(cudaError_t code, const std::string& why);
 cudaError_t sticky();
 void forget_sticky();

@@ -31,7 +31,7 @@ bool joined(const Capture& c) {
   });
 }
 
-// Returns the nodes: events that were recorded in the capture may outlive it.
+// Ends the capture and returns its nodes, since events recorded in it may outlive it.
 std::shared_ptr<Nodes> end(const std::shared_ptr<Capture>& c) {
   c->ended = true;
   for (SimtStream* s : c->streams) {

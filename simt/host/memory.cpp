@@ -24,7 +24,7 @@ constexpr bool asan = true;
 constexpr bool asan = false;
 #endif
 constexpr size_t page = 4096, huge_page = size_t{2} << 20;
-// The minimum on either side; also the alignment that cudaMalloc guarantees.
+// The minimum on either side, and the alignment that cudaMalloc guarantees.
 constexpr size_t canary = 256;
 constexpr size_t address_space = size_t{1} << 40;
 constexpr uintptr_t preferred_begin = 0x200000000000;  // addresses that are easy to recognise
@@ -125,7 +125,7 @@ bool DeviceMemory::holds(const void* p) const {
                      [=](const Range& r) { return address >= r.begin && address < r.end; });
 }
 
-// Closed addresses for `bytes`, with a page on either side that stays closed; 0 if none are left.
+// Reserves closed addresses for `bytes`, with a closed page on either side; 0 if none are left.
 uintptr_t DeviceMemory::reserve(size_t bytes, size_t alignment) {
   const uintptr_t begin = round_up(next_ + page, alignment);
   if (n_ranges_ && begin + bytes + page <= ranges_[n_ranges_ - 1].end) {
@@ -325,7 +325,7 @@ std::string DeviceMemory::overrun() {
 
 }  // namespace simt::host
 
-// ASan's report names the line; this adds what the address is.
+// ASan's report names the line; this adds a description of the address.
 #ifdef __SANITIZE_ADDRESS__
 extern "C" void __asan_on_error() {
   void* address = __asan_get_report_address();

@@ -27,7 +27,7 @@ class DeviceMemory {
   bool release(void*);  // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
-  // Takes memory without an address, until release_all(). False if less is left.
+  // Takes memory without an address until release_all(). False if less is left.
   bool take(size_t bytes);
   size_t left() const;  // for allocations
 
@@ -57,7 +57,7 @@ class DeviceMemory {
   struct Range {
     uintptr_t begin, end;
   };
-  // Address space; no address is used twice, so that freed memory stays closed.
+  // Address space; no address is reused, so that freed memory stays closed.
   static constexpr size_t max_ranges = 64;
   Range ranges_[max_ranges];
   std::atomic<size_t> n_ranges_ = 0;

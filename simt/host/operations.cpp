@@ -17,7 +17,7 @@ bool all_done(const std::vector<OperationPtr>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
 }
 
-// Runs or starts it; or advances it if it is in flight.
+// Runs or starts an operation, or advances it if it is in flight.
 void execute(Operation& o) {
   const Work& work = *o.work;
   DeviceMemory& memory = device_memory();
@@ -101,7 +101,7 @@ unsigned Operations::random() {
   return random_ >> 33;
 }
 
-// Marks what must run before all of these are done.
+// Marks all operations that must run before these are done.
 void Operations::want(const std::vector<OperationPtr>& targets) {
   ++waits_;
   std::vector<Operation*> stack;
@@ -148,7 +148,7 @@ void Operations::run_one(Lock& lock, Operation& o) {
   changed_.notify_all();
 }
 
-// Advances the operations in flight. Whether one has ended.
+// Advances the operations in flight. Returns whether one has ended.
 bool Operations::advance(Lock& lock) {
   if (under_way_.empty()) return false;
   lock.unlock();
@@ -169,7 +169,7 @@ bool Operations::wanted_is_ready() const {
                      [this](const auto& item) { return item.second->wanted == waits_; });
 }
 
-// Runs one, or advances those in flight. False: nothing can be done until a peer does something.
+// Runs one operation, or advances those in flight. False: nothing can proceed until a peer acts.
 bool Operations::step(Lock& lock) {
   const bool wanted = wanted_is_ready();
   const auto first = [this] { return seed_ == at_once || (seed_ != late && random() % 2 == 0); };
@@ -187,7 +187,7 @@ void Operations::finish(Operation& o) {
     if (--a->missing == 0) ready_.emplace(a->number, a);
   o.after.clear();
   o.before.clear();
-  pending_.erase(o.number);  // which may destroy it
+  pending_.erase(o.number);  // may destroy it
 }
 
 void Operations::leave() {

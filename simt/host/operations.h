@@ -19,13 +19,13 @@ using Lock = std::unique_lock<std::mutex>;
 class UnderWay {
  public:
   virtual ~UnderWay() = default;
-  // Does what can be done now. True: it has ended.
+  // Proceeds as far as possible. True: it has ended.
   virtual bool advance() = 0;
-  // Nothing but these is left to do: sleeps until one can continue, or for a moment.
+  // Called when only these are left: sleeps until one can continue, or for a moment.
   virtual void sleep(const std::vector<UnderWay*>& all) = 0;
 };
 
-// The work of an operation. A graph's node is one, too: each replay makes an operation of it.
+// The work of an operation. A graph's node also is one: each replay makes an operation of it.
 enum class Kind { kernel, copy, set, host, mark };
 struct Work {
   Kind kind;
@@ -43,7 +43,7 @@ struct Operation {
   WorkPtr work;
   size_t stream;  // its number, only to choose the next operation
   size_t number;
-  int priority;                      // changes no order here: it guarantees nothing
+  int priority;                      // doesn't change the order, as CUDA guarantees none
   std::vector<OperationPtr> before;  // its dependencies; empty once it is done
   std::vector<Operation*> after;
   size_t missing = 0;  // of `before`, not done yet
@@ -53,22 +53,22 @@ struct Operation {
   std::chrono::steady_clock::time_point end{};
 };
 
-// Guarded by the runtime's one lock, which is released while an operation runs. One runs at a time,
-// on the thread that waits for it; those in flight advance in between.
+// Guarded by the runtime's one lock, which is released while an operation runs. Operations run one
+// at a time, on the thread that waits for them; those in flight advance in between.
 class Operations {
  public:
   OperationPtr add(WorkPtr, size_t stream, std::vector<OperationPtr> before, int priority = 0);
-  // After each call that adds one: a few may run now.
+  // Called after an operation was added: a few may run now.
   void added(Lock&);
   void run(Lock&, const std::vector<OperationPtr>& wanted);
-  // Whether all are done. If not, some may run, so that polling ends.
+  // Returns whether all are done. If not, some may run, so that polling makes progress.
   bool poll(Lock&, const std::vector<OperationPtr>& wanted);
   std::vector<OperationPtr> pending() const;
-  // Whether something queued may read these bytes on the host.
+  // Whether a queued operation may read these bytes on the host.
   bool reads(const char* begin, size_t bytes) const;
   // Priorities of the kernels that have run, by name.
   const std::map<std::string, std::set<int>>& priorities() const { return priorities_; }
-  // Forgets all of them and restarts the order.
+  // Drops all operations and restarts the order.
   void drop(Lock&);
 
  private:
@@ -85,7 +85,7 @@ class Operations {
   void leave();
 
   std::map<size_t, OperationPtr> pending_;  // by number
-  std::map<size_t, Operation*> ready_;      // those that depend on nothing
+  std::map<size_t, Operation*> ready_;      // operations without pending dependencies
   std::vector<OperationPtr> under_way_;     // in the order in which they began
   std::map<std::string, std::set<int>> priorities_;
   size_t numbers_ = 0, waits_ = 0;

@@ -257,7 +257,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 namespace simt {
 namespace {
 
-// Takes memory at the first launch, as lazy loading of modules does.
+// Takes memory at the first launch, like lazy loading of modules.
 void take_modules() {
   if (std::exchange(runtime().has_modules, true)) return;
   if (!device_memory().take(launch_takes))
@@ -279,7 +279,7 @@ cudaError_t launch(Launch l, cudaStream_t stream) {
   try {
     check_limits(l);
   } catch (const std::runtime_error& e) {
-    // Without the kernel's name: the caller adds it, as with CUDA.
+    // Without the kernel's name, which the caller adds, as with CUDA.
     const std::string why = e.what(), name = l.name + ": ";
     return report(cudaErrorInvalidConfiguration,
                   why.starts_with(name) ? why.substr(name.size()) : why);

@@ -19,7 +19,7 @@ struct SimtStream {
   std::vector<size_t> heads{};  // in a capture: the nodes that its next one depends on
 };
 struct SimtEvent {
-  bool timing, blocking;                           // a wait for it sleeps
+  bool timing, blocking;                           // blocking: waits for it sleep
   simt::host::OperationPtr record{};               // the last one, or null
   std::shared_ptr<simt::host::Capture> capture{};  // the last record was captured
   std::vector<size_t> heads{};
@@ -39,7 +39,7 @@ struct Runtime {
   std::set<SimtGraph*> graphs;
   std::set<SimtGraphExec*> executables;
   std::vector<std::shared_ptr<Capture>> captures;  // in progress
-  std::vector<OperationPtr> left_behind;           // the last ones of destroyed blocking streams
+  std::vector<OperationPtr> left_behind;           // last operations of destroyed blocking streams
   size_t stream_numbers = 0, synchronizations = 0, launches = 0, graph_launches = 0;
   size_t spinning_waits = 0;
   bool has_modules = false;  // the driver's modules, taken at the first launch
@@ -48,7 +48,7 @@ Runtime& runtime();
 
 inline thread_local bool in_host_function = false;
 
-// The body of each call: body(lock) throws Failure.
+// Runs the body of a call: body(lock) throws Failure.
 template <class Body>
 cudaError_t call(const char* name, Body body) {
   is_host_thread = true;
@@ -67,10 +67,10 @@ cudaError_t call(const char* name, Body body) {
 
 SimtStream& resolve(cudaStream_t);
 SimtEvent& resolve(cudaEvent_t);
-// Operations that one queued now depends on.
+// The operations on which one queued now depends.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
-// A kernel, or what counts as one.
+// Queues a kernel, or other work like one.
 cudaError_t launch_work(WorkPtr, cudaStream_t);
 // The host waits until all work queued on the stream is done.
 void synchronize(Lock&, const std::vector<OperationPtr>&);

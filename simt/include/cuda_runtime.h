@@ -1,8 +1,8 @@
 // CUDA's runtime for g++: the calls that this project makes, with CUDA's names, values and meaning.
 //
-// A stream is a queue: nothing runs at the call, but as late as possible, in an order that
-// simt::stream_seed chooses (control.h). So code that works only because a GPU happens to be fast
-// gives a wrong result here. Whatever CUDA leaves unspecified is as bad for the caller as possible:
+// A stream is a queue: nothing runs at the call, but as late as possible, in an order chosen by
+// simt::stream_seed (control.h), so code that works only because a GPU happens to be fast gives a
+// wrong result here. Unspecified behaviour of CUDA is as bad for the caller as possible:
 //   - cudaMemcpyAsync reads and writes host memory when it runs, even pageable memory; its
 //     destination on the host holds 0xFF until then;
 //   - new device and pinned memory holds 0xFF: NaN;
@@ -196,13 +196,14 @@ namespace simt {
 void label(const void* allocation, const char* expression, size_t element_bytes);
 
 cudaError_t launch(Launch, cudaStream_t);
-// A kernel of a library's stand-in: `run` may touch device memory, and throws std::runtime_error.
+// Launches a kernel of a library's stand-in: `run` may access device memory, and throws
+// std::runtime_error.
 cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t);
 
 // Refuses arguments that contain a pointer to host memory. (Kernels may read pinned memory.)
 cudaError_t check_words(const void* words, size_t bytes);
 
-// A kernel's argument. Here all memory is the host's: a kernel could read it unnoticed.
+// A kernel's argument. Here all memory is the host's, so a kernel could read host memory unnoticed.
 template <class T>
 cudaError_t check_argument(T argument) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \

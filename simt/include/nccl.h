@@ -1,18 +1,17 @@
 // NCCL for g++: the calls that this project makes, between the processes of one machine, through
 // shared memory. A collective is queued on its stream like a kernel; once begun it is in flight
-// while other streams run. Stuck peers go unnoticed: it waits for them forever, as real NCCL may,
-// so the caller must detect them. But ranks that wait for each other, or for one whose process has
-// ended, are ended with a line that says who waits where for whom ("simt: deadlock: ..."), as are
-// ranks whose collectives or messages don't match.
-// SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th collective (from 1) that rank kills
-// itself (die), sleeps forever (hang) or for three seconds (slow); N = 0: when it destroys its
-// communicator.
-// SIMT_NVSWITCH=N: a machine with an NVSwitch, which sums (NVLS) unless NCCL_NVLS_ENABLE=0, in the
-// order in which numbers arrive: here from rank N % ranks on, so that another N acts like another
-// run. SIMT_NCCL_LINK=MB/s: sending takes time, one message after another, but no processor: with
-// SIMT_STREAM_SEED=1 (control.h) one can measure how much of it computing hides. Without it
-// messages take no time. SIMT_NCCL_BYTES=FILE: when a job's first communicator is destroyed, every
-// rank appends what it has sent (simt::nccl_bytes_sent), in lines of "FROM TO BYTES".
+// while other streams run. It waits forever for stuck peers, as real NCCL may, so the caller must
+// detect them. But if ranks wait for each other, or for one whose process has ended, they are ended
+// with a line that describes the waits ("simt: deadlock: ..."), as are ranks whose collectives or
+// messages don't match. SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th collective (from 1)
+// that rank kills itself (die), sleeps forever (hang) or for three seconds (slow); N = 0: when it
+// destroys its communicator. SIMT_NVSWITCH=N simulates a machine with an NVSwitch, which sums
+// (NVLS) unless NCCL_NVLS_ENABLE=0, in the order in which numbers arrive: here from rank N % ranks
+// on, so that another N acts like another run. With SIMT_NCCL_LINK=MB/s, sending takes time, one
+// message after another, but no processor; with SIMT_STREAM_SEED=1 (control.h) one can measure how
+// much of that time computation hides. Without it messages take no time. With SIMT_NCCL_BYTES=FILE,
+// when a job's first communicator is destroyed, every rank appends what it has sent
+// (simt::nccl_bytes_sent) in lines of "FROM TO BYTES".
 #pragma once
 #include <cstddef>
 
@@ -40,11 +39,11 @@ constexpr int NCCL_SPLIT_NOCOLOR = -1;
 const char* ncclGetErrorString(ncclResult_t);
 ncclResult_t ncclGetUniqueId(ncclUniqueId*);
 ncclResult_t ncclCommInitRank(ncclComm_t*, int size, ncclUniqueId, int rank);
-// Waits for all ranks of the communicator. Those of one color form a new one, ordered by key; null
+// Waits for all ranks of the communicator. Ranks of one color form a new one, ordered by key; null
 // if the color is NCCL_SPLIT_NOCOLOR.
 ncclResult_t ncclCommSplit(ncclComm_t, int color, int key, ncclComm_t* made, ncclConfig_t*);
-// Waits for the other ranks. Ends the process if a graph still has collectives of the communicator:
-// real NCCL waits forever.
+// Waits for the other ranks. Ends the process if a graph still has collectives of the communicator,
+// where real NCCL waits forever.
 ncclResult_t ncclCommDestroy(ncclComm_t);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
 ncclResult_t ncclCommCount(ncclComm_t, int* ranks);

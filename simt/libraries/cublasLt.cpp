@@ -1,7 +1,7 @@
-// Refuses what cuBLASLt refuses. An algorithm records what it was chosen for, so that using it for
-// another product, or with less aligned pointers, is an error. The workspace is only scribbled
-// over. If columns don't begin at multiples of 16 bytes, a D of 16 bits is computed as badly as
-// cuBLASLt may do it: an H100 stored the product in D, and added the bias to that.
+// Refuses the arguments that cuBLASLt refuses. An algorithm records its product, so that using it
+// for another product, or with less aligned pointers, is an error. The workspace is only scribbled
+// over. If columns don't begin at multiples of 16 bytes, a D of 16 bits is computed as imprecisely
+// as cuBLASLt may: an H100 stored the product in D and added the bias to that.
 #include "simt/include/cublasLt.h"
 
 #include <algorithm>

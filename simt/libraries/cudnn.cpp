@@ -1,4 +1,4 @@
-// Refuses mismatches: shapes, types, an algorithm that was not offered, too little workspace. The
+// Refuses mismatched shapes and types, an algorithm that was not offered, too little workspace. The
 // workspace is only scribbled over.
 #include "simt/include/cudnn.h"
 
@@ -108,7 +108,7 @@ template <class Algorithm>
 cudnnStatus_t offer(const Problem& problem, Algorithm algorithm, int most, int* count,
                     CudnnAlgorithm<Algorithm>* list) {
   if (!problem.fits()) return CUDNN_STATUS_BAD_PARAM;
-  // The first of the real list is often one that isn't deterministic, or wants a large workspace.
+  // The first algorithm of the real list is often nondeterministic, or needs a large workspace.
   const CudnnAlgorithm<Algorithm> all[] = {
       {static_cast<Algorithm>(0), CUDNN_STATUS_SUCCESS, 0, CUDNN_NON_DETERMINISTIC},
       {static_cast<Algorithm>(2), CUDNN_STATUS_SUCCESS, size_t{3} << 30, CUDNN_DETERMINISTIC},

@@ -1,4 +1,4 @@
-// A tile of D is summed in a buffer of its own, 256 terms of k at a time: both factors' parts are
+// A tile of D is summed in its own buffer, 256 terms of k at a time: both factors' parts are
 // converted to floats and packed, A in panels of 16 rows and B in panels of 6 columns, term by
 // term. The product of two panels is kept in 12 vector registers (Goto, van de Geijn 2008).
 #include "simt/libraries/matrix_product.h"
@@ -151,7 +151,7 @@ void multiply_strips(float8* c, int64_t stride, const float8* a, const float* b,
   store(sum, c, stride, all);
 }
 
-// The same on tensor cores; `terms` is a multiple of their block of products.
+// The same like tensor cores; `terms` is a multiple of their block of products.
 void multiply_strips_truncating(float8* c, int64_t stride, const float8* a, const float* b,
                                 int64_t n) {
   const auto* const a_floats = reinterpret_cast<const float*>(a);

@@ -1,4 +1,4 @@
-// NCCL's calls, as operations on streams.
+// NCCL's calls as operations on streams.
 #include "simt/include/nccl.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ using simt::nccl::Job;
 using simt::nccl::Operation;
 using simt::nccl::Part;
 
-// Lines of "FROM TO BYTES", of this rank.
+// Writes this rank's lines of "FROM TO BYTES".
 void write_bytes(const Job& job) {
   const char* path = std::getenv("SIMT_NCCL_BYTES");
   if (!path) return;
@@ -52,8 +52,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
                                             : "in progress";
 }
 
-// The id names memory of rank 0's process, which is freed once that has ended and all have unmapped
-// it.
+// The id names memory of rank 0's process, which is freed once that process has ended and all
+// others have unmapped it.
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const std::string path = Job::create();
   if (path.empty()) return ncclSystemError;

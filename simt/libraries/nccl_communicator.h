@@ -1,6 +1,7 @@
 // One rank of a communicator. An all-reduce goes chunk by chunk: every rank copies its part in,
-// waits for all, sums all parts in the same order, waits for all again. So all ranks end with the
-// same bits. Messages go through a ring of bytes for each pair, once the receive has been posted.
+// waits for all, sums all parts in the same order, and waits for all again, so all ranks end with
+// the same bits. Messages go through a ring of bytes for each pair, once the receive has been
+// posted.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -19,7 +20,7 @@ constexpr size_t chunk_bytes = 1 << 18, pipe_bytes = 1 << 16;
 // Messages from one rank to another.
 struct alignas(64) Pipe {
   std::atomic<uint64_t> posted;         // receives begun
-  std::atomic<uint64_t> expected;       // bytes, up to the last of them
+  std::atomic<uint64_t> expected;       // bytes, up to the last message
   std::atomic<uint64_t> written, read;  // bytes
   std::atomic<uint64_t> sent;           // messages
   unsigned char ring[pipe_bytes];
@@ -28,9 +29,9 @@ struct alignas(64) Pipe {
 // The words of a communicator's rank that the other ranks read.
 struct alignas(64) Member {
   std::atomic<uint64_t> arrivals;  // at barriers
-  char calls[2][64];               // its last collectives: all must make the same
+  char calls[2][64];               // its last collectives, which must be the same on all
   int color, key;                  // of its ncclCommSplit
-  uint64_t offset;                 // the new communicator, if this rank leads it
+  uint64_t offset;                 // the new communicator's, if this rank leads it
   int communicator;
 };
 
@@ -64,11 +65,11 @@ struct SimtNcclComm {
 
   void begin_operation();
   void fail_as_planted() const;
-  // The host waits for all ranks, in the call of that name.
+  // Host barrier of all ranks, in the call of that name.
   void barrier(const char* name);
   simt::nccl::Wait wait_of(const std::string& what, uint64_t operation,
                            const simt::nccl::Until&) const;
-  // Adds to bytes_sent what this rank sends to the next one in a ring.
+  // Adds to bytes_sent the bytes this rank sends to the next one in a ring.
   void count_to_next(size_t bytes);
 
   const std::shared_ptr<simt::nccl::Job> job;
@@ -79,12 +80,12 @@ struct SimtNcclComm {
   uint64_t operations = 0;
   const simt::nccl::Fault fault;
   bool has_buffers = false;
-  // Held by every captured collective.
+  // A reference held by every captured collective.
   std::shared_ptr<SimtNcclComm> in_graphs{this, [](SimtNcclComm*) {}};
 
  private:
   std::vector<simt::nccl::Until> arrive();
-  // Announces a collective, which the others must make, too.
+  // Announces a collective, which the other ranks must make, too.
   void say(const std::string& call);
   void require_the_same() const;
   simt::nccl::Pipe& pipe(int from, int to) const;
@@ -96,7 +97,7 @@ struct SimtNcclComm {
   simt::nccl::Mapping mapping_;
   simt::nccl::Member* const all_;  // [size], then pipes [size, size], then parts [size]
   uint64_t arrivals_ = 0, collectives_ = 0;
-  std::vector<uint64_t> sends_, receives_;  // begun, by peer
+  std::vector<uint64_t> sends_, receives_;  // number begun, by peer
   const int first_;                         // the rank that sums begin with
 };
 

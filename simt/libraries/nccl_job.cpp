@@ -22,10 +22,10 @@ namespace {
 
 constexpr int spins = 200;
 constexpr int moment_ms = 10;
-// How long all must have stood still: another of their threads may yet queue something. A death is
-// first left to the peers or the launcher to report.
+// How long all ranks must be idle: another of their threads may still queue work. A death is first
+// left to the peers or the launcher to report.
 constexpr int patience_ms = 500, patience_with_the_dead_ms = 3000;
-// With at least one byte to spare.
+// Rounded up to pages, with at least one spare byte.
 size_t pages(size_t bytes) { return (bytes + 4096) / 4096 * 4096; }
 
 int64_t now_ms() {
@@ -48,7 +48,7 @@ bool has_ended(pid_t pid) {
 
 Mapping::Mapping(int fd, size_t offset, size_t bytes) : bytes_(bytes) {
   address_ = MAP_FAILED;
-  // Only ever grows; nobody uses the last byte.
+  // The file only grows; nobody uses the last byte.
   if (pwrite(fd, "", 1, static_cast<off_t>(offset + bytes)) == 1)
     address_ =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
@@ -69,12 +69,12 @@ struct alignas(64) Job::Board {
   std::atomic<uint32_t> bell, asleep;
   std::atomic<int32_t> pid;
   std::atomic<uint64_t> version;  // odd while the rest is written
-  std::atomic<int32_t> count;     // 0: it isn't waiting, as far as is known
+  std::atomic<int32_t> count;     // 0: not known to be waiting
   Wait waits[max_waits];
 };
 
 struct Job::Memory {
-  std::atomic<uint64_t> end, progress;  // the bytes taken; changes that somebody may wait for
+  std::atomic<uint64_t> end, progress;  // bytes allocated; number of changes others may wait for
   std::atomic<int32_t> communicators;
   std::atomic<uint32_t> has_spoken;
   Board boards[max_ranks];
@@ -128,7 +128,7 @@ void Job::sleep(const std::vector<Wait>& waits) {
     __builtin_ia32_pause();
   }
   ++own.version;
-  // More than fit: then nothing is claimed about this rank.
+  // If they don't all fit, nothing is claimed about this rank.
   own.count = waits.size() > Board::max_waits ? 0 : static_cast<int32_t>(waits.size());
   std::copy_n(waits.begin(), own.count.load(), own.waits);
   ++own.version;
@@ -168,8 +168,8 @@ std::vector<Wait> Job::waits_of(int rank, uint64_t* version) const {
 }
 
 // Describes the deadlock if this rank waits forever: if none of the ranks that it waits for can
-// continue, nor those that they wait for, and so on. Empty otherwise. All boards are read twice: if
-// none has changed, they show one moment.
+// continue, nor those that they wait for, and so on; otherwise empty. All boards are read twice: if
+// none has changed, they show the same moment.
 std::string Job::deadlock(bool* one_has_ended) const {
   std::vector<int> ranks{rank_};
   std::vector<uint64_t> versions;

@@ -1,5 +1,5 @@
-// Shared state of a job's processes, that is of a communicator made by ncclUniqueId and of all that
-// are split from it: memory, who waits for whom, and who is to be woken.
+// Shared state of the processes of a job, which is a communicator made by ncclUniqueId and all that
+// are split from it: memory, which ranks wait for which, and wake-ups.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace simt::nccl {
 
 constexpr int max_ranks = 64;  // of a job, in the order of its first communicator
 
-// A wait: until the word at `offset` in the job's memory, which the peer sets, is `value` or more.
+// A wait until the word at `offset` in the job's memory, which the peer sets, is at least `value`.
 struct Wait {
   char what[40];  // "ncclRecv from"
   int32_t peer, communicator;
@@ -20,7 +20,7 @@ struct Wait {
   uint64_t offset, value;
 };
 
-// Memory at an offset in the job's, zero at first.
+// A mapping of the job's memory at an offset, initially zero.
 class Mapping {
  public:
   Mapping() = default;
@@ -40,8 +40,8 @@ class Mapping {
 
 class Job {
  public:
-  // The path by which the other processes open the file that create() made. It lasts as long as
-  // this process. Empty: it can't be made.
+  // The path through which the other processes open the file made by create(). It is valid as long
+  // as this process lives. Empty on failure.
   static std::string create();
   Job(const std::string& path, int rank, int size);  // throws std::runtime_error
   ~Job();
@@ -49,18 +49,18 @@ class Job {
 
   int rank() const { return rank_; }
   int next_communicator();
-  // Offset of the first communicator's memory, the same in all ranks; and of a further one's.
+  // Offsets of the first communicator's memory, the same in all ranks, and of further ones.
   size_t first_area(size_t bytes);
   size_t reserve(size_t bytes);
   Mapping map(size_t offset, size_t bytes) const { return {fd_, offset, bytes}; }
 
-  // Wakes the rank after a change that it may be waiting for.
+  // Wakes the rank after a change that it may wait for.
   void ring(int rank);
-  // Called when this process can do nothing until one of these waits is over: sleeps until rung, or
-  // for a moment. Ends the process with a line if no wait will ever be over, since those it waits
-  // for wait for each other or have ended.
+  // Called when this process can only wait for one of these: sleeps until ring(), or for a moment.
+  // If no wait can ever end, since the ranks wait for each other or have ended, ends the process
+  // with a line.
   void sleep(const std::vector<Wait>&);
-  // Prints it, "simt: ...", unless another rank has already spoken, and ends the process.
+  // Prints the line, "simt: ...", unless another rank has printed one, and ends the process.
   [[noreturn]] void end(const std::string& line);
 
   uint64_t operations = 0;                       // of this rank in all communicators

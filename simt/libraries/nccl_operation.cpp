@@ -18,7 +18,7 @@ double link_bytes_per_second() {
   return set ? std::atof(set) * 1e6 : 0;
 }
 
-// This rank's link carries one message after another. Returns when these bytes have arrived.
+// This rank's link carries one message after another. Returns when these bytes will have arrived.
 Clock::time_point carry(uint64_t bytes) {
   static Clock::time_point free{};
   free = std::max(free, Clock::now()) +
@@ -85,7 +85,7 @@ void Operation::sleep(const std::vector<host::UnderWay*>& all) {
       usleep(200);
       return;
     }
-    // This job's memory does not show what another job's ranks wait for.
+    // This job's memory does not show the waits of another job's ranks.
     if (operation.comm_.job != comm_.job) return comm_.job->sleep({});
     operation.add_waits(waits);
   }

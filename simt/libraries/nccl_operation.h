@@ -1,5 +1,5 @@
 // A collective in flight next to the device's other operations. Its parts are coroutines: they run
-// until a peer has to do something first, and resume once it has.
+// until a peer has to act first, and resume after that.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -65,7 +65,7 @@ class Part {
   }
   explicit operator bool() const { return bool(handle_); }
   const Until& until() const { return handle_.promise().until; }
-  // Does what can be done now. True: it has ended.
+  // Proceeds as far as possible. True: it has ended.
   bool advance() {
     while (!handle_.done() && (!until().word || until().is_over())) {
       handle_.promise().until = {};
@@ -98,7 +98,7 @@ class Operation final : public host::UnderWay {
  private:
   struct Lane {
     int number;
-    std::deque<const Call*> calls;  // the first of which has begun
+    std::deque<const Call*> calls;  // the first one has begun
     Part part;
   };
   void begin();
@@ -109,7 +109,7 @@ class Operation final : public host::UnderWay {
   SimtNcclComm& comm_;
   std::shared_ptr<const std::vector<Call>> calls_;
   std::vector<Lane> lanes_;
-  uint64_t number_ = 0;                              // once it has begun
+  uint64_t number_ = 0;                              // set when it begins
   std::chrono::steady_clock::time_point carried_{};  // when the link has carried what it sent
 };
 
