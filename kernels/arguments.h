@@ -1,6 +1,6 @@
-// An operation's description of its own arguments: describe() in kernels/table/operations.cpp
-// states each size and each tensor once, for the check before every run, the count of flops and
-// bytes, and the tests that spoil one argument after another.
+// An operation's description of its own arguments: describe() in kernels/table/operations.cpp names
+// each size and each tensor once, for the check before every run, the count of flops and bytes, and
+// the tests that spoil one argument after another.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Cost {
   double flops, bytes;
 };
 
-// May the pointer be null? A workspace may, if the device needs none.
+// Whether the pointer may be null. A workspace may be, if the device needs none.
 enum class Need : uint8_t { required, optional, workspace };
 
 // A pointer among an operation's arguments.

@@ -12,8 +12,8 @@ namespace bv {
 
 using Event = struct OpaqueEvent*;
 
-// Device work that is repeated unchanged. This class issues it each time; a GPU replays a CUDA
-// graph.
+// Device work that is repeated unchanged. This class enqueues it each time; on a GPU a derived
+// class replays a CUDA graph.
 class Recording {
  public:
   explicit Recording(std::function<void()> issue) : issue_(std::move(issue)) {}
@@ -40,7 +40,7 @@ class Backend {
   virtual void release_host(void* p) { release(p); }
   virtual size_t memory_limit() const = 0;  // bytes for all arenas together, with some to spare
 
-  // Asynchronous on devices that have streams: host memory must stay unchanged until they are done.
+  // Asynchronous on devices with streams: host memory must stay unchanged until the copy is done.
   virtual void to_device(void* device, const void* host, size_t bytes, Stream) = 0;
   virtual void to_host(void* host, const void* device, size_t bytes, Stream) = 0;
   virtual void copy(void* to, const void* from, size_t bytes, Stream) = 0;  // on the device
@@ -60,7 +60,7 @@ class Backend {
   // The listener is called with true before the host waits for the device, with false after.
   virtual void on_wait(std::function<void(bool begins)>) {}
   virtual Stream compute_stream() { return nullptr; }  // the stream that null stands for
-  // Batches are uploaded on it while stream 0 computes. Null if that gains nothing.
+  // The stream for uploading batches while stream 0 computes. Null if that gains nothing.
   virtual Stream upload_stream() { return nullptr; }
 
   // `issue` enqueues the same work each time, on stream 0 and on streams that fork from it and join

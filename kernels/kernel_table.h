@@ -28,8 +28,8 @@ class KernelTable {
       if (!op.workspace && workspace_bytes(op) > 0) validate(op, {.needs_workspace = true});
     execute(row<Op>(), &op, stream);
   }
-  // Bytes of workspace that the operation needs; its pointers are ignored. It also prepares all
-  // that can be prepared for these shapes ahead of run().
+  // Bytes of workspace that the operation needs; its pointers are ignored. Also prepares everything
+  // that can be prepared for these shapes before run().
   template <class Op>
   size_t workspace_bytes(const Op& op) {
     return wanted_workspace(row<Op>(), &op);

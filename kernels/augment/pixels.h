@@ -50,7 +50,7 @@ BV_HOST_DEVICE inline int mapped(const ImageOp& op, int value) {
   }
 }
 
-// The table of one channel. counts: of its values; for contrast, of grey values.
+// The table of one channel. counts: the histogram of its values; for contrast, of grey values.
 BV_HOST_DEVICE inline void make_table(const ImageOp& op, const uint32_t* counts,
                                       uint8_t* __restrict table) {
   if (!is_counted(op.kind)) {

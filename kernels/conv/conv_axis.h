@@ -1,5 +1,5 @@
-// Along one axis of an image, the positions of a convolution's result that the same taps of the
-// filter reach, so that taps on the padding cost nothing; on maps of 2 x 2 they are more than half.
+// Groups the positions of a convolution's result along one axis by the filter taps that they reach,
+// so that taps on the padding cost nothing; on maps of 2 x 2 these are more than half.
 #pragma once
 
 namespace bv::BAREVISION_ISA {

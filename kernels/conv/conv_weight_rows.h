@@ -19,14 +19,14 @@ struct WeightRows {
 
   int taps() const { return s.R * s.S; }
   size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(s.C); }
-  // How n images, the lines of an image, and a line are cut into blocks of pixels.
+  // Sizes of the blocks of pixels: n images, the lines of an image, and a line are cut into them.
   Parts images(int n) const { return parts(n, s.P() * s.Q()); }
   Parts lines() const { return parts(s.P(), s.Q()); }
   Parts pixels() const { return parts(s.Q(), 1); }
 
   Parts k_parts() const { return {s.K, max_k}; }
   Panels panels() const { return Panels(s.C); }
-  // Groups of images, of some blocks each.
+  // Groups of images, each of several blocks.
   int groups() const {
     const int per_group = k_parts().count * panels().count;
     const int wanted = (min_units + per_group - 1) / per_group;

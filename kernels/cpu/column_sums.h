@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix, for the gradients of weights and biases. A fixed number of groups
-// of rows each have partial sums in the workspace, and these are added in order.
+// Sums over the rows of a matrix, for the gradients of weights and biases. The rows are divided
+// into a fixed number of groups; each has partial sums in the workspace, which are added in order.
 #pragma once
 #include "kernels/cpu/simd.h"
 

@@ -23,8 +23,8 @@ struct Convolution {
   bool to_fp32 = false;       // and so is dinp here
 };
 
-// The three tensors of a convolution or their gradients; the one of Convolution::result is written,
-// the others are read.
+// The three tensors of a convolution or their gradients. Convolution::result says which is written;
+// the other two are read.
 struct ConvTensors {
   void* inp;        // [N, H, W, C]
   void* weight;     // [K, R, S, C / groups]

@@ -64,7 +64,7 @@ class CpuKernels final : public KernelRows<CpuKernels> {
     f(simd::bf16{});
   }
 
-  bool has_bf16_;  // whether the CPU does
+  bool has_bf16_;  // whether the CPU has it
   std::unique_ptr<MatmulOneDnn> matmul_;
   std::unique_ptr<ConvOneDnn> conv_;
 };

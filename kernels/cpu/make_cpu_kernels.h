@@ -1,5 +1,5 @@
-// The two compilations of the CPU's kernels. Those of avx512 may only be made if has_avx512(), and
-// only they use has_bf16: without it they compute in bf16 more slowly.
+// The two builds of the CPU's kernels. avx512's may only be created if has_avx512(), and only they
+// use has_bf16: without it they compute in bf16 more slowly.
 #pragma once
 #include <memory>
 

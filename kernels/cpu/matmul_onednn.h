@@ -8,8 +8,8 @@ namespace bv {
 
 struct OneDnnEngine;
 
-// c = a b (+ bias), or c += a b. All are row-major: in fp32, every version of oneDNN is fast if b
-// is not transposed.
+// c = a b (+ bias), or c += a b. All matrices are row-major, and b in fp32 is not transposed, which
+// is fast in every version of oneDNN.
 struct Product {
   int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
   bool a_transposed;  // a is stored as [K, M]

@@ -1,5 +1,5 @@
-// Products of matrices whose rows lie anywhere: a convolution, for the pixels that the same taps of
-// the filter reach.
+// Products of matrices whose rows may lie anywhere in memory: a convolution, for the pixels that
+// the same taps of the filter reach.
 //   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
 // A block of c stays in registers throughout the runs of a chunk (sizes: small_product.h). b is
 // packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the
@@ -13,13 +13,13 @@
 
 namespace bv::BAREVISION_ISA {
 
-// Neighbouring elements of a's rows and the rows of b that they multiply.
+// A run: adjacent elements of a's rows, and the rows of b that they multiply.
 struct Run {
   ptrdiff_t a;  // from the row's pointer
   int b, depth;
 };
 
-// Runs that one pass over c takes: 144 KiB of a panel with AVX-512.
+// Runs per pass over c: with AVX-512, they take 144 KiB of a panel.
 struct Chunk {
   static constexpr int max_runs = 32, max_depth = 576;
   int count = 0, depth = 0;

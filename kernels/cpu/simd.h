@@ -27,7 +27,7 @@ using vd = double __attribute__((vector_size(4 * width)));  // half as many
 struct bf16 {
   uint16_t bits;
 };
-// The same where the CPU has AVX512_BF16: two instructions, written as inline assembly, since the
+// The same if the CPU has AVX512_BF16: two instructions, written as inline assembly, since the
 // compiler may only use plain AVX-512.
 struct native_bf16 : bf16 {};
 
@@ -51,7 +51,7 @@ static inline vu bf16_bits(vf v) {
 static inline vf load(const float* p) { return _mm512_loadu_ps(p); }
 static inline void store(float* p, vf v) { _mm512_storeu_ps(p, v); }
 static inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) - 1); }
-// The first n elements (0 <= n <= width); memory past them is not touched; the other lanes are 0.
+// The first n elements (0 <= n <= width); memory past them is not accessed; the other lanes are 0.
 static inline vf load_partial(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 static inline void store_partial(float* p, vf v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
 static inline vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
@@ -201,7 +201,7 @@ static inline vq high_halves(vq a, vq b) {
 
 static inline vi to_mask(bits b) { return (seti(b) >> count_up() & 1) != 0; }
 
-// Rounded as a T holds it.
+// Rounded to the precision of a T.
 static inline vf rounded(float, vf v) { return v; }
 static inline vf rounded(bf16, vf v) { return reinterpret_cast<vf>(bf16_bits(v) << 16); }
 // In each lane two bf16, given as floats that they hold exactly.
@@ -315,8 +315,8 @@ struct Normal {
   vf cdf, density;
 };
 
-// Phi by its tail, so that it stays accurate relative to itself (a few ulp) also far to the left,
-// where x Phi(x) is small:
+// Computed from Phi's tail, so that the relative error stays small (a few ulp) also far to the
+// left, where x Phi(x) is small:
 //   Phi(-t) = e^(-t^2/2) R(t),   (t + a) R(t) a polynomial in (t - a) / (t + a), fitted at the
 //   Chebyshev points of 0 <= t <= 15, relative error 3e-8
 static inline Normal normal(vf x) {

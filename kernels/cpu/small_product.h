@@ -3,11 +3,11 @@
 //   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing more
 //   b [k, n]   packed in panels of up to panel_vectors vectors of columns, each panel [k, columns]
 //              in one piece, so that the innermost loop reads it in order; n is a multiple of width
-// In bf16, two neighbours in k lie in a float's place, as one element of a and of b, and k counts
-// these pairs; if their number is odd, the last pair's second one is 0 in b and finite in a.
-// A block of c stays in registers while k runs: 24 of 32 vectors with AVX-512, 12 of 16 with AVX2.
-// So each vector of b serves six multiply-adds and each element of a four (two). Every element of c
-// is a sum over k in order, however rows are cut into blocks.
+// In bf16, two neighbours in k share a float's place, as one element of a and of b, and k counts
+// these pairs; if the number of elements is odd, the last pair's second one is 0 in b and finite in
+// a. A block of c stays in registers while k runs: 24 of 32 vectors with AVX-512, 12 of 16 with
+// AVX2. Each vector of b then serves six multiply-adds and each element of a four (two). Every
+// element of c is a sum over k in order, independent of the division of rows into blocks.
 #pragma once
 #include <cstddef>
 

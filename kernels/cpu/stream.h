@@ -21,7 +21,7 @@ class CpuStream {
 
   uint64_t submit(std::function<void()> work);  // returns its ticket: 1, 2, ...
   uint64_t last_ticket();
-  // Returns when the work up to that ticket is done. Rethrows what work threw.
+  // Waits until the work up to that ticket is done. Rethrows its exceptions.
   void wait(uint64_t ticket);
 
   Stream handle() { return reinterpret_cast<Stream>(this); }
@@ -42,7 +42,7 @@ class CpuStream {
 void run_on(Stream stream, std::function<void()> work);
 void synchronize_stream(Stream stream);
 
-// Work on changing streams that runs in the order of the calls; no call waits for it.
+// Work on changing streams that runs in call order; calls don't wait for it.
 class StreamOrder {
  public:
   void submit(Stream stream, std::function<void()> work);

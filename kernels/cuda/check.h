@@ -1,6 +1,5 @@
-// Every call of the CUDA runtime is checked. Kernels include this file, and nvcc parses all that
-// they include three times: <string>, <memory> and <stdexcept> were half of that, so they stay in
-// check.cpp.
+// Every call of the CUDA runtime is checked. Kernels include this file, and nvcc parses all its
+// includes three times, so <string>, <memory> and <stdexcept>, half of that, are only in check.cpp.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -10,7 +9,7 @@
 
 namespace bv::BAREVISION_GPU {
 
-// Throw std::runtime_error "what: CUDA's words", or std::invalid_argument "op: what".
+// Throw std::runtime_error "what: CUDA's message", or std::invalid_argument "op: what".
 [[noreturn]] void fail(cudaError_t error, const char* what);
 [[noreturn]] void refuse(const char* op, const char* what);
 // The same for a kernel; function: a __PRETTY_FUNCTION__ with the kernel as a parameter.

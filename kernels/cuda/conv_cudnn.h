@@ -1,5 +1,5 @@
-// Convolution by cuDNN's legacy API, which version 8 deprecates and 9 still has: a reference and a
-// rival for our own kernels (--conv cudnn). Algorithms are chosen by heuristic, once per shape.
+// Convolution by cuDNN's legacy API, deprecated in version 8 and still present in 9, to compare
+// with our own kernels (--conv cudnn). Algorithms are chosen by heuristic, once per shape.
 #pragma once
 #include <cuda_runtime.h>
 

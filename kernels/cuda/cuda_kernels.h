@@ -20,8 +20,8 @@ struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
   int shared_bytes;  // the most that a block may use
-  // Counters by which a block learns that it finished last (last_block.cuh): zeros between
-  // launches, so that kernels that use them run one after the other.
+  // Counters by which a block detects that it finished last (last_block.cuh). They are zero between
+  // launches, so kernels that use them must not run concurrently.
   static constexpr int counters = 1 << 16;
   unsigned* arrived;  // [counters]
 };

@@ -1,6 +1,6 @@
 // Chooses how a linear layer's weight gradient with dbias is computed in 16 bits, with N and K
-// multiples of 8: in one pass of ours (weight_gradient.cuh), which reads dout once for both, or as
-// cuBLASLt's product and a separate pass for the column sums. One table, by chip and shape; its
+// multiples of 8: in one pass of our kernel (weight_gradient.cuh), which reads dout once for both,
+// or by cuBLASLt's product and a separate pass for the column sums. A table by chip and shape; the
 // first row for the chip decides.
 #pragma once
 #include <algorithm>
@@ -32,9 +32,9 @@ constexpr const WeightGradientChoice& weight_gradient_choice(int arch) {
   });
 }
 
-// Below the limit a gradient waits for memory, and another pass over dout for dbias would cost a
-// third of it (ViT-Tiny's have 96 to 161 flops per byte, ViT-L's from 170 on); above, the library
-// multiplies faster than mma.sync can.
+// Below the limit a gradient is bound by memory, and another pass over dout for dbias would cost a
+// third of it (ViT-Tiny's have 96 to 161 flops per byte, ViT-L's 170 and more); above it, the
+// library multiplies faster than mma.sync can.
 constexpr bool in_one_pass(int arch, const LinearShape& s) {
   const double M = s.M, N = s.N, K = s.K;
   const double flops = 2 * M * N * K, bytes = 2 * (M * N + M * K) + 4 * N * K;

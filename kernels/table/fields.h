@@ -1,4 +1,4 @@
-// An operation's fields as it describes them, to be looked at or changed.
+// The fields that an operation describes, to read or change them.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// The operations that a model runs, recorded instead of run; and memory to run one of them again.
-// This is how the bench, --plan and tests get a model's sizes.
+// Records the operations of a model instead of running them, and provides memory to run one of them
+// again. The bench, --plan and tests get a model's sizes this way.
 #pragma once
 #include <cstddef>
 #include <map>

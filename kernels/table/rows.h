@@ -1,4 +1,4 @@
-// All rows of the table by one template, the base of a device and of a recorder.
+// All rows of the table from one template, the base of a device and of a recorder.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -7,8 +7,8 @@ namespace bv {
 // Self has, for every operation,
 //   void dispatch(const Op&, Stream)
 //   size_t workspace(const Op&)         if Op has a `workspace`
-// Two functions with a row of pointers each, rather than one class per operation derived from the
-// previous one: forty such classes make the compiler write sixteen hundred virtual functions, which
+// Two functions with a table of pointers, rather than one class per operation derived from the
+// previous one: forty such classes make the compiler emit sixteen hundred virtual functions, which
 // takes three seconds.
 template <class Self, class... Ops>
 class RowsOf : public Kernels {

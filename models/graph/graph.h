@@ -1,9 +1,9 @@
-// A model as a fixed list of nodes over tensors and parameters. models/NAME.cpp builds it once; all
+// A model as a fixed list of nodes over tensors and parameters, built once by models/NAME.cpp. All
 // shapes are known from then on, so memory is planned before the first step. A tensor is written by
-// one node and read by one (a node hands its input on if a model needs it twice), so a gradient
-// is written once too. Parameters lie in one flat arena in the order in which backward finishes
-// their gradients: the reverse of the nodes' order; buffers, which have no gradient, in another. A
-// process that computes a part of the model has that part's parameters alone.
+// one node and read by one (a node passes its input on if a model needs it twice), so each gradient
+// is written once, too. Parameters are in one flat arena in the order in which backward finishes
+// their gradients, the reverse of the nodes' order; buffers, which have no gradient, are in
+// another. A process that computes a part of the model has only that part's parameters.
 #pragma once
 #include <algorithm>
 #include <climits>
@@ -35,7 +35,7 @@ struct TensorInfo {
   DType dtype;
   size_t element_bytes;
   int storage;    // id of the tensor whose memory this one shares; its own id mostly
-  int grad = -1;  // id of its gradient, once a node asked for it
+  int grad = -1;  // id of its gradient, once a node has requested it
   size_t bytes() const;
 };
 
@@ -50,15 +50,15 @@ struct ParameterInfo {
   bool decay = false;  // weight decay applies (false: biases, norms, position and class tokens)
   // A convolution's weight: [K, C, R, S] in files, and so in `shape`; in memory [K, R, S, C].
   bool channels_last = false;
-  // Elements from the arena's start, set by Graph::finish; of another process's parameters:
-  // elsewhere.
+  // Elements from the arena's start, set by Graph::finish; `elsewhere` if another process owns the
+  // parameter.
   static constexpr size_t elsewhere = std::numeric_limits<size_t>::max();
   size_t offset = elsewhere;
   size_t count() const;
   bool owned() const { return offset != elsewhere; }
 };
 
-// Contiguous range of owned gradients, in whole norm blocks (GradientSquares). Norm blocks are
+// A contiguous range of owned gradients, in whole norm blocks (GradientSquares). Norm blocks are
 // numbered as if one process held the whole model.
 struct Segment {
   size_t begin, end;  // elements of the arena
@@ -71,8 +71,8 @@ struct Slice {  // nodes [begin, end)
 
 struct Context;
 
-// One fused operation of the model. Memory is planned by calling its passes, so a pass must touch
-// the same tensors each time.
+// One fused operation of the model. Memory is planned by calling its passes, so a pass must use the
+// same tensors each time.
 struct Node {
   using Pass = std::function<void(const Context&)>;
   std::string name;  // "blocks.0.attn.qkv"
@@ -80,7 +80,7 @@ struct Node {
   Pass forward, backward = [](const Context&) {};
   bool in_place = false;  // forward overwrites what another node has written
   // Replace this node's backward and the previous node's if one process runs both: fused_backward
-  // also computes the first half of the previous node's. Empty: nothing is fused.
+  // also computes the first half of the previous node's. Empty: no fusion.
   Pass fused_backward = {}, fused_previous = {};
 };
 
@@ -96,17 +96,17 @@ class Graph {
   }
   Tensor bytes(std::string name, std::vector<int64_t> shape);  // of uint8_t
   Tensor same_memory(Tensor, std::string name);                // a new value in the same place
-  Tensor grad(Tensor);                  // its gradient, made when first asked for
+  Tensor grad(Tensor);                  // its gradient, created at the first request
   void share_grad(Tensor a, Tensor b);  // the gradients of a and b are one
   Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale = 0,
                       bool decay = false, bool channels_last = false);
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
-  void add(Node);  // with the parameters made since the node before
+  void add(Node);  // with the parameters made since the previous node
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
   void head_here() { head_ = static_cast<int>(nodes_.size()); }  // the classifier begins here
   void end_with(Tensor logits, Tensor loss) { logits_ = logits, loss_ = loss; }
-  // Lays the parameters and buffers out: all, or if slices are given, theirs alone. A slice
-  // begins at a cut or at node 0, and ends where another one could begin. May be called again.
+  // Lays out parameters and buffers: all of them, or those of the given slices. A slice begins at a
+  // cut or at node 0, and ends where another one could begin. May be called again.
   void finish(std::span<const Slice> owned = {});
 
   // Reading.
@@ -118,7 +118,7 @@ class Graph {
   bool fused(int node, int begin = 0) const {
     return node > begin && nodes_[static_cast<size_t>(node)].fused_backward;
   }
-  // The pass that the node runs as its backward in that slice.
+  // The function that runs as the node's backward in that slice.
   const Node::Pass& backward(int node, Slice) const;
   Tensor logits() const { return logits_; }  // [B, K]
   Tensor loss() const { return loss_; }      // [B], fp32
@@ -130,13 +130,13 @@ class Graph {
   size_t buffer_count() const { return buffer_count_; }  // of their arena
   size_t parameter_count() const;                        // elements of the model
   size_t parameter_count(Slice) const;                   // of these nodes
-  // How deep a parameter lies, from 0, in steps of timm's layer decay: before the first cut, after
-  // each, and the head.
+  // Depth of a parameter, from 0, in steps of timm's layer decay: before the first cut, after each
+  // cut, and in the head.
   int layer_of(Parameter) const;
   int layers() const { return static_cast<int>(cuts_.size()) + 2; }
   const std::vector<Segment>& segments() const { return segments_; }
   size_t norm_blocks() const { return norm_blocks_; }  // of the whole model
-  // Elements [0, this) of the gradient arena are final once backward of node i is done.
+  // Elements [0, n) of the gradient arena, n returned, are final once backward of node i is done.
   size_t ready_after(int node) const { return ready_after_[static_cast<size_t>(node)]; }
 
  private:
@@ -163,7 +163,7 @@ class Peers {
   virtual void all_gather(float* data, size_t count) const = 0;  // like Communicator's
 };
 
-// The tensors that a node touches in a pass, and the workspace that the pass takes.
+// The tensors that a node uses in a pass, and the workspace that the pass needs.
 struct NodeUse {
   std::vector<Tensor> tensors;
   size_t workspace = 0;  // bytes
@@ -176,7 +176,7 @@ struct Context {
   const Graph* graph = nullptr;
   Kernels* kernels = nullptr;
   Stream stream = nullptr;
-  // Per storage: where it is, absolute for this slot. Null while planning.
+  // The address of each storage in this slot. Null while planning.
   const std::vector<char*>* place = nullptr;
   void* workspace = nullptr;
   float* weights = nullptr;         // master weights, the flat arena
@@ -197,8 +197,8 @@ struct Context {
   bool training = true;      // dropout is on, batch norm takes the batch's own moments
   bool recomputing = false;  // this forward was run before (recomputation): statistics stay
 
-  // Runs an operation, or while planning asks for its workspace. Fills in the fields that all
-  // operations of a pass have in common: dtype, workspace, params, accumulate.
+  // Runs an operation or, while planning, asks for its workspace size. Fills in the fields common
+  // to all operations of a pass: dtype, workspace, params, accumulate.
   template <class Op>
   void run(Op op) const {
     if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();

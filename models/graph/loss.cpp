@@ -15,8 +15,8 @@ Head make_head(Graph& g, const std::string& name, Tensor logits) {
           g.tensor(name + " top1", {shape.B}, DType::fp32)};
 }
 
-// loss = or += share times the head's. Evaluation reports the loss without smoothing, of images
-// that are not mixed.
+// loss = or += share times the head's loss. Evaluation reports the loss without smoothing, on
+// images that are not mixed.
 void forward(const Context& r, const Head& head, Tensor loss, ClassesShape shape, float smoothing,
              float share = 1, bool add = false) {
   r.run(CrossEntropyForward{.loss = r.floats(loss),

@@ -1,5 +1,5 @@
-// The fused operations that models are made of. Each function adds a node with its parameters,
-// whose names begin with `name`, to the graph and returns what it writes.
+// The fused operations that models are made of. Each function adds a node and its parameters, whose
+// names begin with `name`, to the graph and returns the tensors it writes.
 #pragma once
 #include <string>
 
@@ -17,18 +17,18 @@ Tensor input_images(Graph&, const InputShape&, int augment_layers);
 // The crop, then `layers` ImageOps of each image: [B, size, size, 3] of bytes.
 Tensor augment(Graph&, const AugmentShape&);
 
-// A batch norm's result; and the two halves of its backward, for a convolution that is the next
-// node and reads the result: its backward computes the sums of the first half.
+// A batch norm's result, and the two halves of its backward for a convolution that is the next node
+// and reads the result: that one's backward computes the sums of the first half.
 struct BatchNormOut {
   Tensor out;
-  int node = -1;  // -1: no batch norm's, nothing is fused
+  int node = -1;  // -1: not a batch norm's, nothing is fused
   std::function<void(const Context&, ConvBackwardInputSums)> backward_sums = {};
   Node::Pass backward_rest = {};
   BatchNormOut(Tensor t) : out(t) {}
 };
 
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
-// the processes over which the next batch norm takes its statistics. skip: ConvOut::skip is inp
+// the processes over which the next batch norm computes its statistics. skip: ConvOut::skip is inp
 // again, for a branch around the convolution, whose gradient is added to inp's.
 struct ConvOptions {
   int channels, filter, stride = 1, groups = 1;
@@ -85,8 +85,8 @@ struct LayerNormOut {
 LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps,
                        int tokens = 0);
 
-// Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]; of the first
-// `queries` tokens alone [B, queries, H*D], of one [B, H*D].
+// Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]; with the first
+// `queries` tokens only [B, queries, H*D], with one [B, H*D].
 Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float drop,
                  int queries = 0);
 
