@@ -271,17 +271,19 @@ inline WarpGate& Block::gate_of(uint32_t mask, Site site) {
 void Block::wait_for_lanes(uint32_t mask, Site site) {
   WarpGate& gate = gate_of(mask, site);
   if (come_to(gate, site)) {
-    if constexpr (watching) order_lanes(gate);
+    order_lanes(gate);
     open(gate);
   }
   go_on();
 }
 
-void Block::order_lanes(const Gate& gate) const {
-  std::vector<unsigned> lanes;
-  for (unsigned i = 0; i < gate.size; ++i)
-    if (gate.whole || gate.mask >> i & 1) lanes.push_back(gate.begin + i);
-  Races::instance().wait(lanes);
+void Block::order_lanes(const Gate& gate) {
+  if constexpr (watching) {
+    std::vector<unsigned> lanes;
+    for (unsigned i = 0; i < gate.size; ++i)
+      if (gate.whole || gate.mask >> i & 1) lanes.push_back(gate.begin + i);
+    Races::instance().wait(lanes);
+  }
 }
 
 // As in count_in_block.

@@ -131,7 +131,7 @@ class Block {
   void open(Gate&);
   void go_on();
   void count_until(const Gate&);
-  void order_lanes(const Gate&) const;
+  static void order_lanes(const Gate&);
   Thread& pick();
   WarpGate& gate_of(uint32_t mask, Site);
   unsigned lane(const Gate& warp) const { return running_->id - warp.begin; }
