@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     attention_forward(AttentionForward op, int capacity) {
   const int b = blockIdx.z, h = blockIdx.y, head = b * op.shape.H + h, N = op.shape.N,
             Q = op.shape.Q, parts = gridDim.x;
-  // The part and the warp with the least work alternate from head to head.
+  // The part and the warp with the least work change from head to head.
   const int turn = head + head / 4;
   const int part = turn % 2 ? parts - 1 - blockIdx.x : blockIdx.x;
   const auto* qkv = static_cast<const T*>(op.qkv);
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     copy_rows_async<D, threads>(v + at, rows_of(qkv, op, 3, 2, b, h), key, rows, N);
     cp_async_commit();
   };
-  int copied = 0;  // keys whose copies have begun
+  int copied = 0;  // number of keys whose copies have begun
   for (; copied < min(N, capacity); copied += kv_tile) copy_tile(copied);
 
   const float scale = log2_e / sqrtf(D);

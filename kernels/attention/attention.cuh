@@ -120,8 +120,8 @@ struct KeepDecisions {
 
 // Bit k of bits[row] is decision first + row * stride + k, for k < keys. The four lanes with equal
 // lane / 4 pass equal arguments and share the Philox calls, four decisions each. A row's decisions
-// may start within a group of four; the group at its end is then drawn by lane `row`. Called by
-// whole warps.
+// may start within a group of four; lane `row` then draws the group at its end. Called by whole
+// warps.
 template <int rows, int keys>
 __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uint64_t first,
                           uint64_t stride) {
@@ -187,7 +187,7 @@ __device__ int lane_offset_nk(int lane) {
 // are columns 2t and 2t+1 (t = lane % 4) of each 8; in memory, to move 16 bytes at once, chunk t of
 // each 4.
 
-// A 4x4 transpose over four lanes: lane t brings the words [t][0 .. 3] and gets [0 .. 3][t].
+// A 4x4 transpose over four lanes: lane t passes the words [t][0 .. 3] and gets [0 .. 3][t].
 __device__ inline void transpose_in_four(uint32_t (&x)[4]) {
   const auto swap = [](uint32_t& low, uint32_t& high, int bit) {
     const bool upper = threadIdx.x & static_cast<unsigned>(bit);

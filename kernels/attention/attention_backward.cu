@@ -88,7 +88,7 @@ __global__ void attention_backward_keys_plain(AttentionBackward op) {
 constexpr int warp_rows = 16;  // mma's M
 constexpr int threads = 128, block_rows = threads / warp_size * warp_rows;
 
-// Per SM; __launch_bounds__ holds the registers to it.
+// Per SM; __launch_bounds__ limits the registers accordingly.
 template <int D, bool dropout>
 constexpr int blocks = D == 128 || (D == 64 && dropout) ? 2
                        : D == 64                        ? 3
@@ -100,10 +100,10 @@ template <int D>
 constexpr int shared_v = v_in_shared<D> ? D* block_rows : 0;  // elements
 
 __device__ int lane_column() { return static_cast<int>(threadIdx.x % 4 * 2); }
-// Recomputed at each call, to free its register in between.
+// Recomputed at each call, so that it occupies no register in between.
 __device__ int lane_row() { return static_cast<int>(mov_tid_x() % warp_size / 4); }
-// First of this warp's rows in a round of block_rows. Rotated from block to block, so that the rows
-// of an incomplete last round don't always fall to the same scheduler.
+// First of this warp's rows in a round of block_rows. It rotates from block to block, so that the
+// rows of an incomplete last round don't always go to the same scheduler.
 __device__ int own_row(int round) {
   return round + static_cast<int>((mov_tid_x() / warp_size + blockIdx.x) % (threads / warp_size)) *
                      warp_rows;
@@ -146,7 +146,7 @@ __device__ Tile<T> tile_of(int rows) {
           lane_offset_nk<D>(lane)};
 }
 
-// Rows `first` on of a and b, with zeros from row N up to a multiple of 16.
+// Loads rows `first` on of a and b, with zeros from row N up to a multiple of 16.
 template <class T, int D>
 __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T> b, int first,
                               int N) {
@@ -157,7 +157,7 @@ __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T
   cp_async_commit();
 }
 
-// The product of two rows, over the four lanes that share them.
+// The dot product of two rows, over the four lanes that share them.
 template <class T, int D>
 __device__ float dot(const RowChunks<T, D>& a, const RowChunks<T, D>& b) {
   float sum = 0;
@@ -168,7 +168,7 @@ __device__ float dot(const RowChunks<T, D>& a, const RowChunks<T, D>& b) {
   return warp_sum<4>(sum);
 }
 
-// lse and delta of the tile's queries; P of those from Q on becomes 0.
+// Loads lse and delta of the tile's queries, so that P is 0 for queries from Q on.
 template <class T, int D, bool few>
 __device__ void load_stats(const Tile<T>& tile, const AttentionBackward& op, int first,
                            int64_t head) {
@@ -298,7 +298,7 @@ __device__ inline uint32_t kept_tile(const AttentionBackward& op, int b, int h, 
   return (kept >> begin % 4 & 0xFFFF) | kept_below >> begin_below % 4 << 16;
 }
 
-// Rows `first` on of `to` = sums * scale, up to row N.
+// Stores rows `first` on of `to` = sums * scale, up to row N.
 template <class T, int D>
 __device__ void write_rows(Rows<T> to, int first, int N, const Sums<D / 8>& sums, float scale) {
 #pragma unroll
@@ -420,7 +420,7 @@ __device__ void load_keys(KeyRows<D>& own, T* own_v, Rows<const T> k, Rows<const
 }
 
 // dV += P'^T dout, dK += dS^T Q for the 16 queries from `row` on. P and dS are computed transposed:
-// columns are queries. kept: for columns 2t and 2t+1 of 8, bits for keys.
+// columns are queries. kept: dropout's bits of the keys, for columns 2t and 2t+1 of 8.
 template <class T, int D, bool dropout>
 __device__ void add_queries(KeyRows<D>& own, const Tile<T>& tile, int row,
                             const uint32_t (&kept)[2], float keep) {
@@ -499,7 +499,7 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   }
 }
 
-// dropout and few are template arguments so that without them they take no registers.
+// dropout and few are template arguments, so that they take no registers if false.
 template <class T, int D, bool dropout, bool few>
 __global__ void __launch_bounds__(threads, few ? 2 : blocks<D, dropout>)
     attention_backward(AttentionBackward op, int tile_rows) {

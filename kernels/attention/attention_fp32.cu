@@ -64,7 +64,7 @@ __device__ void load_rows(float (*to)[D + pad], Rows<const float> from, int firs
   }
 }
 
-// The same for dout, and delta[row] = sum of dout * out.
+// The same for dout, and also computes delta[row] = sum of dout * out.
 template <int D, int rows, int threads>
 __device__ void load_dout(float (*to)[D + pad], float* delta, Rows<const float> dout,
                           Rows<const float> out, int first, int end) {
@@ -197,7 +197,7 @@ __device__ void softmax(float (&p)[m][n], float (&row_max)[m], float (&row_sum)[
   }
 }
 
-// Applies dropout to this lane's rows of P in shared memory, which needs fewer registers.
+// Applies dropout to this lane's rows of P in shared memory, which takes fewer registers.
 template <int D>
 __device__ void drop_scores(float (*p)[columns<D> + pad], const AttentionForward& op, int b, int h,
                             int query, int key, int column) {
@@ -276,7 +276,7 @@ struct BackwardShared {
   float row[2][Backward<D>::rows][D + pad];
   float column[2][columns<D>][D + pad];
   float w[Backward<D>::rows][columns<D> + pad];
-  float delta[Backward<D>::rows];  // of the queries, whether rows or columns
+  float delta[Backward<D>::rows];  // of the queries, which are rows or columns
 };
 
 // bits[query]: which of this lane's keys are kept; without dropout all. row, column: this lane's

@@ -73,8 +73,8 @@ bool by_rows(const Op& op, Result result) {
   return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
-// Whether some tap always lies on the padding: oneDNN 2.6 in bf16 doesn't write, or spoils, the
-// gradient of its weight.
+// Whether some tap is always on the padding: oneDNN 2.6 in bf16 doesn't write the gradient of its
+// weight, or writes garbage.
 bool has_idle_taps(const ConvShape& s) {
   const auto along = [&](int P, int H, int R) {
     for (int r = 0; r < R; ++r)
@@ -87,7 +87,7 @@ bool needs_fp32(const ConvBackwardWeight& op) {
   return op.dtype == DType::bf16 && has_idle_taps(op.shape);
 }
 
-// A chunk for oneDNN. Its images are a divisor of N, so that one primitive serves all.
+// A chunk for oneDNN. Its number of images divides N, so that one primitive serves all chunks.
 Convolution chunked(const ConvShape& s, DType dtype, Result result) {
   constexpr double max_count = 2 << 20;  // floats of the result
   const double count = result == Result::out ? s.out_count() : s.inp_count();

@@ -107,8 +107,8 @@ struct Shared {
 };
 
 // A thread's m: m() ... + 3, and those 64 further on. Its n likewise: four, and those tile_n / 2
-// further on. Lanes form a 4 x 8 grid, so that each has a neighbour (lane ^ 1, lane ^ 2) that reads
-// the same m and one that reads the same n: shared memory serves those 16-byte reads together.
+// further on. Lanes form a 4 x 8 grid, so that each lane has a neighbour (lane ^ 1, lane ^ 2) with
+// the same m and one with the same n: shared memory serves their 16-byte reads together.
 template <int tile_n>
 struct Accumulators {
   static constexpr int ns = tile_n / 8;
@@ -162,7 +162,7 @@ struct StageLoads {
   __device__ static constexpr int a_index(int group_bits, int k, int group) {
     return ((k / a_run << group_bits) + group) * a_run + k % a_run;
   }
-  // The place of element i of b in the stage, and whether there is one.
+  // Row and column in the stage of element i of b, and whether there is one.
   __device__ int b_row(int i) const {
     const int thread = static_cast<int>(threadIdx.x);
     return b_along_k ? thread & ((rows >> group_bits) - 1)

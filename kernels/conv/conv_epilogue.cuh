@@ -15,7 +15,7 @@ constexpr int threads = 128, warps = threads / warp_size;
 // The batch norm that computed inp.
 struct Norm {
   const void* inp;                           // as out
-  const uint64_t* relu_mask;                 // where y > 0; dinp is g. null: recomputed
+  const uint64_t* relu_mask;                 // bits of y > 0; dinp is g. null: y is recomputed
   int rows;                                  // of inp
   const float *mean, *rstd, *weight, *bias;  // [gemm_n]
   bool relu;

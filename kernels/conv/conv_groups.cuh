@@ -3,8 +3,8 @@
 // the same block of the image alone: a product by a block-diagonal filter, of which only the
 // diagonal is multiplied,
 //   out[pixel, block, n] = sum over taps and k of image[pixel + tap, block, k] filter[block, n, k]
-// A block of several groups multiplies zeros, too: with 4 channels, 4 products for each one that
-// counts, which cost less than the memory they wait for.
+// If a block has several groups, it multiplies zeros, too: with 4 channels, 4 products for each
+// useful one, which cost less than the memory accesses they wait for.
 //
 // A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, if the
 // image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of three taps:
@@ -84,7 +84,7 @@ struct Loader {
   bool channels_in_bounds;
   const uint16_t* weight;  // this thread's first copy of tap 0
   int next_weight;         // elements from one copy of a tap to the next
-  int place[copies];       // in bytes, in the stage's filter; negative: there is no copy
+  int place[copies];       // byte offset in the stage's filter; negative: no copy
   int i = 0, j = 0;        // the next tap
 
   __device__ Loader(const Product& p, const Tile& t)

@@ -172,7 +172,8 @@ __device__ void add(Sums& sums, const float4* from) {
 }
 
 // ---- The kernels --------------------------------------------------------------------------------
-// As many as registers allow: on Turing, adding up the parts of a split tile takes a few more.
+// As many blocks as registers allow: on Turing, adding up the parts of a split tile takes a few
+// more.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int small_tiles_per_sm = 4;
 #else

@@ -51,10 +51,10 @@ __global__ void __launch_bounds__(threads, 4) conv_backward_weight_groups(Weight
 }
 
 // ---- A row of three taps ------------------------------------------------------------------------
-// With a 3x3 filter, stride 1 and padding 1, out is as large as inp, so that the pixels' places in
-// inp follow each other, and each tap of a row reads the pixels of the tap before, shifted by one:
-// a block loads them once, with one more at either end, for three times the products. At the ends
-// of an image's row, where a shifted pixel would be in the next row, a tap reads zeros instead.
+// With a 3x3 filter, stride 1 and padding 1, out is as large as inp, so the pixels are consecutive
+// in inp, and each tap of a row reads the previous tap's pixels, shifted by one: a block loads them
+// once, with one more at either end, for three times the products. At the ends of an image's row,
+// where a shifted pixel would be in the next row, a tap reads zeros instead.
 constexpr int row_taps = 3, row_tile = 64;
 using RowLoads = RowCopies<threads, row_tile / 8>;
 constexpr int row_pixels = step_pixels + 2;  // of inp

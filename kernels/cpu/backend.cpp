@@ -28,7 +28,7 @@ struct CpuEvent {
 
 CpuEvent* event_of(Event event) { return reinterpret_cast<CpuEvent*>(event); }
 
-// The environment may ask for less than the CPU has; oneDNN is then limited, too.
+// The environment may request less than the CPU has; oneDNN is then limited, too.
 bool choose_avx512() {
   const char* asked = std::getenv("BAREVISION_ISA");
   const std::string isa = asked ? asked : "";
@@ -44,8 +44,8 @@ bool choose_avx512() {
   return false;
 }
 
-// Any AVX-512 CPU can emulate bf16, more slowly than it computes in fp32: for tests that ask for it
-// in the environment.
+// Any AVX-512 CPU can emulate bf16, more slowly than it computes in fp32; tests request this in the
+// environment.
 bool emulates_bf16() {
   const char* asked = std::getenv("BAREVISION_BF16");
   const std::string how = asked ? asked : "";

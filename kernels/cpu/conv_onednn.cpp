@@ -21,7 +21,7 @@ dnnl::memory::desc weights(const ConvShape& s, Type type, Tag plain, Tag grouped
   return {{s.groups, s.K / s.groups, s.C / s.groups, s.R, s.S}, type, grouped};
 }
 
-// oneDNN 2.6 in bf16 reads a channel past the end of inp, and adds it times 0 to out.
+// oneDNN 2.6 in bf16 reads one channel past the end of inp, and adds it times 0 to out.
 bool reads_past_the_end(const Convolution& c) {
   return c.result == Convolution::Result::out && c.dtype == DType::bf16 && c.shape.C > 256 &&
          c.shape.C % 2 != 0;
@@ -84,7 +84,7 @@ struct ConvOneDnn::Plan {
   OneDnnReorder reorder;
   dnnl::memory inp, weight, out, scratch;
   size_t weight_bytes = 0, scratch_bytes = 0;
-  size_t copy_bytes = 0;  // of inp with zeros behind it
+  size_t copy_bytes = 0;  // of a copy of inp followed by zeros
 };
 
 std::unique_ptr<ConvOneDnn> ConvOneDnn::make() { return std::make_unique<ConvOneDnn>(); }

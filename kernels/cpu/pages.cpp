@@ -14,7 +14,7 @@ constexpr size_t huge_page = 2 << 20;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Maps too much and unmaps both ends, which leaves an aligned middle.
+// Maps too much and unmaps both ends, leaving an aligned middle.
 void* map_aligned(size_t bytes, size_t alignment) {
   const size_t mapped = bytes + alignment;
   void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

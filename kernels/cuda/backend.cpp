@@ -27,8 +27,8 @@ struct OwnedStream : Owner<cudaStream_t, cudaStreamDestroy> {
   }
 };
 
-// Work that a graph repeats. The first replay issues it directly, so that libraries initialise,
-// which a capture forbids; the second captures it.
+// Work that a graph repeats. The first replay runs it directly, so that libraries initialise, which
+// is forbidden during a capture; the second captures it.
 class GraphRecording final : public Recording {
  public:
   GraphRecording(cudaStream_t stream, std::function<void()> issue)

@@ -59,7 +59,7 @@ struct RowSums {
   }
 };
 
-// For kernels whose threads each keep to a few columns and access `width` neighbours at a time: a
+// For kernels whose threads each handle a few columns and access `width` neighbours at a time: a
 // block owns a stripe of columns, 128 bytes wide if C allows 16-byte accesses, and every
 // gridDim.y-th group of rows. `lanes` threads cover the stripe's width, `rows` rows at a time.
 template <int width>

@@ -81,8 +81,8 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
                                     dtype == DType::fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
         "cudnnSetConvolutionMathType");
 
-  // Takes the heuristic's first algorithm that gives equal bits run after run, one with a small
-  // workspace if there is any: some transforms ask for gigabytes.
+  // Takes the heuristic's first deterministic algorithm, one with a small workspace if there is
+  // any: some transforms ask for gigabytes.
   const auto choose = [&]<class Perf>(Perf, const char* call, auto get,
                                       const auto&... descriptors) {
     Perf list[max_algorithms];

@@ -1,7 +1,7 @@
 // Last-block reduction: the block that finishes last merges all partial results, instead of a
-// second launch. Which block that is changes from run to run; the order of the merge doesn't, so
-// that equal runs give equal bits. A second launch (finish_column_sums) remains for sums with so
-// many columns and parts that one block would need longer for them than a launch takes.
+// second launch. The last block differs from run to run; the order of the merge doesn't, so equal
+// runs give equal bits. Sums with so many columns and parts that one block would need longer than a
+// launch takes use a second launch (finish_column_sums).
 //
 // Each part of the rows stores two numbers per column, partial [parts, 2, C]. If parts are many,
 // the last block of each group of neighbours merges that group, into the place of its first part,
@@ -12,8 +12,8 @@
 
 namespace bv::BAREVISION_GPU {
 
-// True in all threads of the block that is the last of `blocks` to call it with this counter, which
-// is 0 before and after. That block may read all that the others wrote before their calls.
+// True in all threads of the last of `blocks` blocks to call it with this counter, which is 0
+// before and after. That block may read everything that the others wrote before their calls.
 __device__ inline bool is_last(unsigned* arrived, int blocks) {
   __threadfence();
   __syncthreads();
@@ -42,7 +42,7 @@ inline RowParts row_parts(const DeviceProps& props, void* partial, int count, in
                  .C = C,
                  .group = 128};
   const auto counters = [&] { return int64_t{columns} * (1 + parts.groups()); };
-  // Groups and the parts of one are about as many.
+  // There are about as many groups as parts in a group.
   while (parts.groups() > parts.group) parts.group *= 2;
   while (parts.groups() > 1 && counters() > DeviceProps::counters) parts.group *= 2;
   require(counters() <= DeviceProps::counters, "batch norm", "C is %d, too many to sum", C);

@@ -28,9 +28,9 @@ __device__ NormColumns<width> norm_columns(const float (&mean)[width], const flo
   return c;
 }
 
-// The byte of BatchNormForward's `relu_mask` that holds a row's column. The 8 bytes of a row's 64
-// columns lie together, and the next row's follow, so that a warp's neighbouring rows are
-// neighbours in memory.
+// The byte of BatchNormForward's `relu_mask` for a row's column. The 8 bytes of a row's 64 columns
+// are adjacent, followed by those of the next row, so a warp's neighbouring rows are adjacent in
+// memory.
 __device__ inline size_t relu_mask_byte(int rows, int row, int column) {
   return (size_t(column / 64) * rows + row) * 8 + column % 64 / 8;
 }
@@ -41,7 +41,8 @@ __device__ unsigned load_relu_mask(const uint64_t* relu_mask, int rows, int row,
       reinterpret_cast<const uint8_t*>(relu_mask)[relu_mask_byte(rows, row, column)];
   return width < 8 ? byte >> column % 8 : byte;
 }
-// Called by all lanes that have columns of a byte; they are neighbours. The first one stores it.
+// Called by all lanes with columns of the same byte, which are neighbours. The first lane stores
+// it.
 template <int width>
 __device__ void store_relu_mask(uint64_t* relu_mask, const RowsShape& shape, int row, int column,
                                 unsigned bits) {

@@ -147,10 +147,10 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
   return h < g.out_H && w < g.out_W ? (at.image * g.out_H + h) * g.out_W + w : -1;
 }
 
-// The weight's gradient splits its steps over the pixels into parts, each with blocks of its own.
-// The number of parts minimises the number of waves of `places` blocks times a part's steps. A part
-// has at least `least` steps, a further split must save 5%, the price of the extra reduction, and
-// the sums of all parts take at most 64 MB.
+// The weight's gradient splits its steps over the pixels into parts, each with its own blocks. The
+// number of parts minimises the number of waves of `places` blocks times a part's steps. A part has
+// at least `least` steps, a further split must save 5%, the price of the extra reduction, and the
+// sums of all parts take at most 64 MB.
 struct PixelParts {
   int steps, count;  // per part; parts
 

@@ -20,8 +20,8 @@ __device__ inline const void* at_byte(const void* p, int bytes) {
   return static_cast<const char*>(p) + bytes;
 }
 
-// How a block's threads share out the copying of a tile whose rows are `chunks` wide: each has one
-// chunk of every `at_once`-th row.
+// Divides the copying of a tile, whose rows are `chunks` wide, among a block's threads: each copies
+// one chunk of every `at_once`-th row.
 template <int threads, int chunks>
 struct RowCopies {
   static constexpr int at_once = threads / chunks;

@@ -250,7 +250,7 @@ struct SumsShared {
   };
 };
 
-// by_bits: y's sign is in `relu_mask`.
+// by_bits: the sign of y is in `relu_mask`.
 template <class T, int width, bool by_bits>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_backward_sums(BatchNormBackwardSums op, NormSums sums, RowParts parts) {

@@ -4,9 +4,9 @@
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
 //   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
-// Threads divide the tokens forward, and backward the elements of an image, whose sums over
-// the images stay in L1 and are added in the images' order whatever the number of threads.
-// Nothing is saved. One flop for 8 bytes: memory is the limit.
+// Threads divide the tokens forward, and backward the elements of an image, whose sums over the
+// images stay in L1 and are added in the images' order for any number of threads. Nothing is saved.
+// One flop for 8 bytes: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 

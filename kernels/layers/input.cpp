@@ -119,7 +119,7 @@ void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes&
 }
 
 // ---- patches of one pixel -----------------------------------------------------------------------
-// Factor and shift of element i of a row, of channel i % 3: three vectors that take turns.
+// Factor and shift of element i of a row, of channel i % 3: three vectors used in turn.
 struct Channels {
   simd::vf factor[3], shift[3];
 };

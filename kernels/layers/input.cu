@@ -127,7 +127,8 @@ __device__ void load_pixels(uint32_t (&v)[words], const InputPatches& op, int b,
   const ptrdiff_t at =
       ((static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width + left) * 3;
   const ptrdiff_t end = static_cast<ptrdiff_t>(op.shape.B) * op.shape.height * op.shape.width * 3;
-  // The last word with a byte of these pixels must end within the images, which start at a word.
+  // The last word with a byte of these pixels must not extend past the images, which start at a
+  // word.
   if (width % 4 == 0 && row_in_bounds && left >= 0 && left + width <= op.shape.width &&
       at + 3 * width + 3 <= end) {
     load_words(v, op.images + at);
