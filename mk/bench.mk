@@ -23,11 +23,11 @@ peers:
 	@bench/make_peers
 
 # ---- Counters -----------------------------------------------------------------------------------
-# Work of each GPU kernel, compared with tests/counters/; UPDATE=1 writes that;
-# FILTER=layernorm_forward prints one kernel's.
+# Counts the work of each GPU kernel and compares it with tests/counters/; UPDATE=1 writes the
+# tables; FILTER=layernorm_forward prints one kernel's counts.
 counters: $(BUILD)/counters
 	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
-# The stand-in's counts of kernels whose counts are known: tests/run starts it.
+# Tests the counters on kernels with known counts; run by tests/run.
 $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp tests/counters/counters_test.cu)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(LDLIBS)

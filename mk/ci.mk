@@ -1,10 +1,10 @@
-# Gates: make ci is what .ci/run starts, make ci-all every gate in full. make ci-rest is one of those
-# that are too long for each commit: the one that is this commit's turn, or REST=NAME.
+# Gates: .ci/run starts make ci; make ci-all runs every gate in full. make ci-rest runs one of the
+# gates that are too long for every commit: the one whose turn it is for this commit, or REST=NAME.
 .PHONY: ci ci-all ci-rest ci-clang ci-libraries ci-cuda0 ci-asan ci-tsan ci-nvcc ci-package
 rest := clang libraries asan tsan package $(if $(NVCC),cuda0 nvcc)
 commit = $(shell git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
-# Word number (the commit's hash mod their count) of $(1); each $(1)th word of $(2), from one that the
-# commit chooses.
+# turn_of: the word of $(1) chosen by the commit's hash. share_of: every $(1)th word of $(2), from
+# one chosen by the hash.
 turn_of = $(word $(shell echo $$((0x$(commit) % $(words $(1)) + 1))),$(1))
 share_of = $(shell printf '%s\n' $(2) | awk -v k=$$((0x$(commit) % $(1))) 'NR % $(1) == k')
 ci:
@@ -28,8 +28,8 @@ ci-clang: $(messages:%=%.cc)
 	@$(if $(clangxx),,echo "ci-clang: clang 16 or newer is not installed: make deps-dev" >&2; exit 2)
 	@printf '%s\n' $(call share_of,$(SHARE),$(plain) $(kernels)) | xargs grep -L "<omp.h>" | xargs -P $(shell nproc) -n 4 $(clangxx) $(clang_flags)
 
-# Builds with other choices start from the objects of this one: only sources that ask for a choice are
-# compiled again. $(1): the choices
+# Builds with other choices start from this build's objects: only sources that use a choice are
+# recompiled. $(1): the choices
 other_choices = @rm -rf $(BUILD)/$@ && mkdir -p $(BUILD)/$@ && tar -C $(BUILD) --exclude=obj/tests --exclude=obj/counters \
   -c obj pch gen flags choices $(if $(NVCC),cuda_arch) | tar -C $(BUILD)/$@ -x && \
   $(MAKE) BUILD=$(BUILD)/$@ $(1) all && BAREVISION_MODELS=models $(BUILD)/$@/launcher vit_tiny --data synthetic --device cpu \
@@ -41,8 +41,8 @@ ci-libraries: $(BUILD)/launcher
 ci-cuda0: $(BUILD)/launcher
 	$(call other_choices,CUDA=0)
 
-# Tests of a part of the code, under a sanitizer: objects $(2) of folder $(1) take the place of those of
-# this build. A vector that passes between the two is not checked for its end.
+# Tests of a part of the code under a sanitizer: objects $(2) of folder $(1) replace those of this
+# build. Bounds of vectors that pass between the two are not checked.
 mixed = $(2) $(filter-out $(2:$(BUILD)/$(1)/%=$(BUILD)/obj/%),$(tests_objects))
 suites_in = $(shell sed -nE 's/^TEST(_F|_P)?.([A-Za-z0-9]+),.*/\2.*:*\/\2.*/p' $(1) | sort -u | paste -sd:)
 asan_tests := $(filter-out %_commands_test.cpp %_start_test.cpp,$(call in,cpp,tests/data tests/data/records) tests/engine/options/options_test.cpp)
@@ -55,7 +55,7 @@ ci-asan: $(BUILD)/asan_tests
 	@ASAN_OPTIONS=detect_container_overflow=0 BAREVISION_MODELS=$(CURDIR)/models BAREVISION_DATA=$(CURDIR)/../shared/data \
 	  $< --gtest_brief=1 --gtest_filter='$(call suites_in,$(asan_tests))'
 
-# See make tsan; here of collectives and loaders alone.
+# Like make tsan, but only for collectives and loaders.
 tsan_tests := $(call in,cpp,tests/comm) tests/data/loader_test.cpp
 tsan_objects := $(patsubst %.cpp,$(BUILD)/threads/%.o,$(tsan_tests) $(filter $(plain),$(call in,cpp,base $(call rooms_of,comm) data)))
 $(BUILD)/threads/%.o: %.cpp | check-packages
@@ -69,7 +69,7 @@ ci-tsan: $(BUILD)/threads_tests
 # An eighth of the CUDA sources, for all generations of GPUs.
 ci-nvcc: check-cuda $(if $(filter ci-nvcc,$(MAKECMDGOALS)),$(call share_of,8,$(nvcc_objects:$(BUILD)/obj/cuda/%=$(BUILD)/dist/obj/%)))
 
-# The sources of the last commit alone, linked, installed, run and removed.
+# Builds only the last commit's sources; links, installs, runs and removes the program.
 ci-package: $(BUILD)/launcher
 	@rm -rf $(BUILD)/$@ && mkdir -p $(BUILD)/$@
 	@git archive HEAD | tar -C $(BUILD)/$@ -x

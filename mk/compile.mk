@@ -1,6 +1,6 @@
 # Compilation by the host compiler.
 .PHONY: always
-# "compile   [12/217] FILE": of how many, a dry run counts when the first file is compiled.
+# "compile   [12/217] FILE": a dry run counts the files when the first one is compiled.
 ifeq ($(COUNTING),)
 number = $(eval started += x)[$(words $(started))/$(eval total := $(or $(total),$(shell \
   COUNTING=1 $(MAKE) -n $(MAKEOVERRIDES) $(MAKECMDGOALS) 2>/dev/null | grep -c ^counted)))$(total)]
@@ -10,10 +10,11 @@ announce = counted
 endif
 compile = $(announce) $(CXX) $(CPPFLAGS) $(choices) $(CXXFLAGS)
 
-# The standard headers as GCC has parsed them, read before each file; to parse them is half the time of
-# most. One for each set of flags: GCC compiles a file with the optimisation of what it reads here, and
-# forgets which false warnings a header switches off, hence the three (<string>'s). Without the choices,
-# so that a change of one compiles only the files that ask for it.
+# Precompiled standard headers, read before each file; parsing them takes half the time of most
+# files. There is one for each set of flags, since GCC compiles a file with the optimisation of its
+# precompiled header. GCC also forgets the warnings that a header disables, so the three false ones
+# (<string>'s) are disabled here. $(choices) is not used, so that changing a choice recompiles only
+# the files that need it.
 PCH ?= $(if $(filter clang,$(found)),0,1)
 ifeq ($(PCH),1)
 pch = $(BUILD)/pch/$(1)/precompiled.h.gch
@@ -84,8 +85,7 @@ $(BUILD)/obj/app/html_report/html_report.o: app/html_report/page.html
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
-# Code that computes nothing itself, and tests but for those that do: -O1 takes two thirds of -O2's
-# time to compile.
+# Code without heavy computation, and most tests: -O1 takes two thirds of -O2's time to compile.
 cold := $(OPT:-O2=-O1) $(avx2)
 cold_rooms := $(filter-out engine/files data data/augment data/decode data/image,$(call rooms_of,models data engine app))
 cold_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter $(plain),$(call in,cpp,$(cold_rooms))))

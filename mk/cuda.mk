@@ -1,10 +1,10 @@
 # Compilation by nvcc, and of the host code beside it.
-# For this machine's GPU, else for sm_80.
+# Compiles for this machine's GPU, else for sm_80.
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)
 gencode = -gencode arch=compute_$(1),code=sm_$(1)
 cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compute_80,code=compute_80)
-# For all GPUs: machine code for three generations, and PTX for later ones.
+# make dist: machine code for three generations of GPUs, and PTX for later ones.
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
 # ptxas' report on each kernel goes into a file next to the object (make resources).

@@ -1,4 +1,4 @@
-# compile_commands.json, for editors: how each file is compiled, a .cu file as the stand-in takes it.
+# compile_commands.json for editors: how each file is compiled, .cu files as for the stand-in.
 on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,simt $(wildcard simt/*) tests/simt bench/counters)
 compiled = $(on_simt) $(kernels) $(wildcard simt/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \

@@ -33,7 +33,7 @@ try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && { \
     -c -o "$(4).o" "$(4).cpp" && $(CXX) $(try_$(1)_program) -pthread -o "$(4)" "$(4).o" $(call try_objects,$(1)); } \
     2>"$(4).errors" || { simt/name_missing "$(2)" "$(4).errors"; exit 2; }; } && cat "$(4).errors" >&2
 
-# A DEFINE that nothing reads is a slip; without it the program would run as if nothing were planted.
+# A DEFINE that nothing reads is a typo: the program would run without its planted bug.
 refuse_unread = folder=$$(dirname "$(FILE)"); grep -qsw -e $(1) "$(FILE)" "$$folder"/*.h "$$folder"/*.cuh || { \
   there=$$(sed -nE 's/^ *\$(hash) *if(n?def) +([A-Za-z_0-9]+).*/ \2/p' "$(FILE)" | sort -u | tr -d '\n'); \
   echo "try: nothing in $(FILE) reads $(1); it has $${there:- no $(hash)ifdef}" | tr -s ' ' >&2; exit 2; }

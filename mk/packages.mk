@@ -1,5 +1,5 @@
 # Packages: what is installed, and `make deps`, which installs what is missing.
-# One run of the preprocessor looks for every header.
+# One run of the preprocessor finds every header.
 headers := stb/stb_image.h nlohmann/json.hpp gtest/gtest.h oneapi/dnnl/dnnl.hpp jpeglib.h \
   webp/demux.h tiffio.h sodium.h google/protobuf/message_lite.h
 hash := \#

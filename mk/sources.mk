@@ -1,7 +1,9 @@
-# Sources and objects: what is built, and how, follows from a file's room; a new file needs no edit.
+# Sources and objects: a file's folder decides whether and how it is built; a new file needs no
+# edit.
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
 rooms_of = $(patsubst %/,%,$(foreach room,$(1),$(wildcard $(room)/ $(room)/*/ $(room)/*/*/)))
-# NAME.cpp of these is built twice, for AVX2 and AVX-512; NAME.cu twice, for simt and CUDA.
+# In these folders NAME.cpp is built twice, for AVX2 and AVX-512, and NAME.cu twice, for simt and
+# CUDA.
 kernel_rooms := $(addprefix kernels/,activation attention augment conv layers training)
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
@@ -20,7 +22,7 @@ program := $(BUILD)/obj/app/main.o $(BUILD)/obj/engine/setup/cpu_check.o
 ifeq ($(SIMT),1)
 simt_sources := $(filter-out kernels/cuda/lazy/%,$(gpu_sources)) $(call in,cpp,$(filter-out simt/races,$(wildcard simt/*)))
 simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out simt/counters/%,$(simt_sources))))
-# The same, counting (make counters).
+# The same with counting (make counters).
 counting = $(patsubst %,$(BUILD)/obj/counters/%.o,$(basename $(1)))
 counting_objects := $(call counting,$(simt_sources) $(call in,cpp,bench/counters))
 # The same kernels, watched for races (make racecheck): $(1), or all of them.
@@ -49,12 +51,12 @@ ifeq ($(SIMT),1)
 gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,tests/simt)))
 endif
 gpu_libraries = $(cuda_libraries)
-# The objects that `make dist` compiles again, for every GPU and without cuDNN.
+# Objects that `make dist` recompiles, for every GPU and without cuDNN.
 nvcc_objects := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(gpu_sources) $(gpu_test_sources)))
 recompiled := $(nvcc_objects) $(BUILD)/obj/cuda/kernels/cuda/conv_cudnn.o
 # A package's programs name cuBLASLt as theirs, so that it is packed.
 for_every_gpu = $(patsubst $(BUILD)/obj/cuda/%,$(BUILD)/dist/obj/%,$(filter $(recompiled),$(1))) \
   $(filter-out $(recompiled) $(BUILD)/obj/cuda/kernels/cuda/lazy/%,$(1))
 bench_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out bench/gpu_%,$(call in,cpp,bench)))
-# The bench times the GPU alone, not its stand-in.
+# The bench times only the GPU, not its stand-in.
 gpu_bench_objects := $(gpu_objects) $(if $(NVCC),$(patsubst %.cpp,$(BUILD)/obj/cuda/%.o,$(wildcard bench/gpu_*.cpp)))

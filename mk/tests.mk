@@ -54,14 +54,14 @@ slowest:
 	@head -n 20 $(BUILD)/test_times | awk '{ printf "%8.1f s  %s\n", $$1 / 1000, $$2 }'
 test-all:
 	@BAREVISION_TEST_ALL=1 $(MAKE) test FILTER="$(FILTER)"
-# Everything under the address and undefined-behaviour sanitizers; without CUDA, whose code the
-# stand-in runs too, and the counters, which take the compiler's calls of the thread sanitizer.
+# Everything under the address and undefined-behaviour sanitizers, without CUDA, whose code also
+# runs on the stand-in, and without the counters, which use the thread sanitizer's calls.
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
 # The host's threads under the thread sanitizer, which knows neither the stand-in's fibers nor GNU
-# OpenMP's barriers, hence one OpenMP thread. setarch -R: it wants memory where address randomisation
-# may put something. Left out: what must end within seconds, or in little memory.
+# OpenMP's barriers, so there is one OpenMP thread. setarch -R: the sanitizer needs addresses that
+# randomisation may occupy. Tests with limits on time or memory are left out.
 tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Records* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
 tsan_environment = TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 setarch -R
 tsan_filter := $(subst $(space),:,$(tsan_suites))-Collectives.NoticeAPeerThatDied:RecordsStart.*
@@ -69,12 +69,12 @@ tsan:
 	@$(MAKE) BUILD=$(BUILD)/tsan CUDA=0 SIMT=0 OPT=-O1 SANITIZE=-fsanitize=thread $(BUILD)/tsan/tests
 	@$(tsan_environment) $(BUILD)/tsan/tests --gtest_brief=1 --gtest_filter='$(tsan_filter)'
 
-# Runs that are killed, stopped, denied their files, and resumed, for SECONDS; ends with a table.
+# Kills, stops and resumes runs, and lets their file calls fail, for SECONDS; ends with a table.
 SECONDS ?= $(if $(TRIALS),0,600)
 chaos: all $(BUILD)/tests $(BUILD)/file_faults.so
 	@BAREVISION_CHAOS_SECONDS=$(SECONDS) BAREVISION_CHAOS_SEED=$(SEED) BAREVISION_CHAOS_TRIALS=$(TRIALS) BAREVISION_MODELS=$(CURDIR)/models \
 	  $(BUILD)/tests --gtest_filter='Chaos.$(or $(ONLY),*)'
 
-# For gdb: variables stay where the source has them.
+# For gdb: keeps variables in place.
 debug:
 	@$(MAKE) BUILD=$(BUILD)/debug CUDA=0 OPT='-O1 -g' SIMT_OPT=-O0 $(BUILD)/debug/tests

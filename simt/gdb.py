@@ -95,7 +95,7 @@ def select_kernel(function=None):
 
 
 class Look:
-    """Which thread's registers are in place, and how to go back."""
+    """Switches gdb to another thread's registers, and back."""
 
     def __init__(self):
         self.saved = None

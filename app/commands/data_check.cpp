@@ -22,7 +22,7 @@ struct CheckOptions {
 };
 constexpr OptionRow rows[] = {
     positional("path", "PATH", field<&CheckOptions::path>,
-               "data as for --data, or a folder of images alone"),
+               "data as for --data, or a folder of images"),
     {"min_side",
      "N",
      field<&CheckOptions::min_side>,
@@ -79,7 +79,7 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
   text += section("with a side below " + std::to_string(min_side) + " pixels", found.tiny,
                   shown_remark);
   text += section("images that are not read", found.not_read, shown_remark);
-  text += section("images outside of the class folders", found.outside, shown);
+  text += section("images outside the class folders", found.outside, shown);
   text += section("classes without images", found.empty_classes, shown);
   text += section("equal images", found.equal, shown_equal);
   if (found.val_in_train > 0)

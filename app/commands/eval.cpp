@@ -40,7 +40,7 @@ constexpr OptionRow rows[] = {
     finished_row<EvalOptions>,
     {.name = "split",
      .field = field<&EvalOptions::split>,
-     .help = "which of the data's images; those of training are prepared as for evaluation, too"},
+     .help = "which images of the data; training images are also prepared as for evaluation"},
     {.name = "confusion",
      .metavar = "FILE",
      .field = field<&EvalOptions::confusion>,

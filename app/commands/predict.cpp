@@ -44,7 +44,7 @@ constexpr OptionRow rows[] = {
      .range = {.min = 1, .max = 1e6}},
     {.name = "json",
      .field = field<&PredictOptions::json>,
-     .help = "print one JSON object a line, with the logits"},
+     .help = "print one JSON object per line, with the logits"},
     finished_model_row<PredictOptions>,
     finished_classes_row<PredictOptions>};
 constexpr std::string_view takes[] = {

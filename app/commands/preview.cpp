@@ -42,9 +42,9 @@ constexpr OptionRow own_rows[] = {
      "new folder for sheet.png, a contact sheet (of at most 64 images), the pictures of each "
      "image, "
      "before/ (cropped, resized, flipped), after/ (then operations, jitter, erasing) and mixed/ "
-     "(then mixed with its partner's), and batch.jsonl, an object an image; in it, partner is the "
-     "number of a picture and of its line, from 0, and target has the classes' probabilities as "
-     "the loss takes them, smoothed"},
+     "(then mixed with its partner's), and batch.jsonl, one object per image; in it, partner is "
+     "the number of a picture and of its line, from 0, and target has the classes' probabilities "
+     "as the loss takes them, smoothed"},
     {"count",
      "N",
      field<&PreviewOptions::count>,

@@ -16,7 +16,7 @@ struct RecipesOptions {
 constexpr OptionRow rows[] = {{.name = "recipe",
                                .metavar = "[NAME]",
                                .field = field<&RecipesOptions::recipe>,
-                               .help = "the one to explain; without it, all are listed",
+                               .help = "the recipe to explain; without it, all are listed",
                                .positional = true}};
 
 std::string list_of_recipes() {

@@ -34,14 +34,14 @@ constexpr OptionRow finished_model_row = {
     .name = "model",
     .metavar = "MODEL",
     .field = field<&S::model, S>,
-    .help = "what the weights are of; default: what their file says"};
+    .help = "the model of the weights; default: as stated in their file"};
 template <class S>
 constexpr OptionRow finished_classes_row = {
     .name = "classes",
     .metavar = "FILE",
     .field = field<&S::classes, S>,
     .help =
-        "names of the weights' classes in their order, one a line, or just their number; "
+        "names of the weights' classes in their order, one per line, or just their number; "
         "default: the names in the weights' file"};
 
 // The files that the argument RUN|WEIGHTS stands for.

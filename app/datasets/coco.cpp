@@ -181,7 +181,7 @@ class CocoLister {
     for (size_t i = 0; i < coco_.annotations.size(); ++i) add(i, min_side, skip_bad);
     auto& list = result_.list.images;
     std::ranges::stable_sort(list, {}, &ListedImage::path);
-    if (list.empty()) throw DataError(path_ + ": no object in it can be listed");
+    if (list.empty()) throw DataError(path_ + ": it has no object that can be listed");
     return std::move(result_);
   }
 
@@ -209,7 +209,7 @@ class CocoLister {
     if (object.crowd) return void(++result_.crowds);
     const std::optional<Region> box = pixels_of(object.box, *photo.width, *photo.height);
     if (!box)
-      return refuse("its bbox is not inside of " + printable(photo.file) + ", " +
+      return refuse("its bbox is not inside " + printable(photo.file) + ", " +
                     std::to_string(*photo.width) + "x" + std::to_string(*photo.height));
     if (std::min(box->width, box->height) < min_side) return void(++result_.small);
     const auto& classes = result_.list.classes;

@@ -76,7 +76,7 @@ class Unpacker {
     const fs::path path = placed ? fs::path(name) : fs::path(class_name) / name;
     for (const auto& part : path)
       if (path.is_absolute() || part == "..")
-        throw BadImage("the picture '" + printable(name) + "' would lie outside of the new folder");
+        throw BadImage("the picture '" + printable(name) + "'would be outside the new folder");
     return path;
   }
 

@@ -186,7 +186,7 @@ constexpr const char* usage =
     "  --filter WORD  prints what operations with WORD in their name, or in a kernel's, do, in "
     "the\n"
     "                 first model that has one\n"
-    "  --model NAME   of this model alone\n";
+    "  --model NAME   of this model only\n";
 
 int run(int argc, char** argv) {
   std::string word, model;

@@ -41,7 +41,7 @@ Image decode_frame(const WebPData& data, int width, int height) {
   if (!WebPInitDecoderConfig(&config)) throw BadImage("WebP: another version of libwebp");
   if (const auto status = WebPGetFeatures(data.bytes, data.size, &config.input)) fail(status);
   if (config.input.width != width || config.input.height != height)
-    throw BadImage("damaged WebP (an image of another size)");
+    throw BadImage("damaged WebP (an image of the wrong size)");
   const int channels = config.input.has_alpha ? 4 : 3;
   Image pixels{height, width, std::vector<uint8_t>(size_t(channels) * width * height)};
   config.output.colorspace = channels == 4 ? MODE_RGBA : MODE_RGB;

@@ -102,7 +102,7 @@ class HeaderReader final : public JsonEvents {
     else if (place_ == Place::tensor && key_ == "dtype")
       dtype_ = value;
     else
-      fail("has a text in the wrong place");
+      fail("has a string in the wrong place");
     return true;
   }
 

@@ -214,7 +214,7 @@ constexpr OptionRow optimizer_rows[] = {
      "timm",
      positive},
     {"lr_after", "EPOCH:LR", of<&O::lr_after>,
-     "after EPOCH epochs the rate is LR, whatever the schedule: 600:1e-6"},
+     "after EPOCH epochs the rate is LR, for any schedule: 600:1e-6"},
     {"warmup_epochs", "X", of<&O::warmup_epochs>,
      "epochs over which the learning rate rises from 0", between(0, 1e6)},
     {"warmup_steps", "N", of<&O::warmup_steps>,
@@ -260,7 +260,7 @@ constexpr OptionRow output_rows[] = {
      "write events.out.tfevents.*, which TensorBoard shows, to the run folder: the same figures, "
      "the options, training images and mistakes as pictures; on only in a build with protobuf",
      any, any_time},
-    {"quiet", "", of<&O::quiet>, "print warnings, errors and the last line alone", any, this_time},
+    {"quiet", "", of<&O::quiet>, "print only warnings, errors and the last line", any, this_time},
 };
 
 constexpr OptionRow machine_rows[] = {

@@ -198,7 +198,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return call("cudaGraphInstantiate", [&](Lock&) {
     const SimtGraph& g = resolve(runtime().graphs, graph);
     if (!executable || (flags & ~cudaGraphInstantiateFlagUseNodePriority))
-      throw Failure{cudaErrorInvalidValue, "of flags, UseNodePriority alone is known here"};
+      throw Failure{cudaErrorInvalidValue, "the only flag known here is UseNodePriority"};
     *executable =
         *runtime().executables.insert(new SimtGraphExec{g.nodes, flags != 0, nullptr}).first;
   });

@@ -34,20 +34,20 @@ constexpr OptionRow rows[] = {
     {"classes",
      "N",
      field<&DataListOptions::classes>,
-     "the first N classes alone",
+     "only the first N classes",
      {.min = 2, .max = 1e6}},
     {"per_class",
      "K",
      field<&DataListOptions::per_class>,
-     "the first K pictures of each class alone",
+     "only the first K pictures of each class",
      {.min = 1, .max = 1e9}},
     {"coco", "FILE.json", field<&DataListOptions::coco>,
      "COCO's file of instances: a line for each object, which becomes a picture of its class, cut "
      "out "
-     "by its box; left out are crowds and what is below 32 pixels high or wide"},
+     "by its box; crowds and objects below 32 pixels high or wide are left out"},
     {"images", "DIR", field<&DataListOptions::images>, "with --coco: the folder of its photos"},
     {"on_bad_image", "", field<&DataListOptions::on_bad_image>,
-     "with --coco: what to do with an object whose box isn't inside of its photo"}};
+     "with --coco: what to do with an object whose box isn't inside its photo"}};
 
 void write_list(const std::string& path, const ImageList& list) {
   OutputFile out(path);

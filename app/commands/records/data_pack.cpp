@@ -23,7 +23,7 @@ struct DataPackOptions {
 };
 constexpr OptionRow rows[] = {
     positional("list", "LIST", field<&DataPackOptions::list>,
-               "what data list has written, or lines of path and label"),
+               "a file written by data list, or lines of path and label"),
     positional("out", "OUT", field<&DataPackOptions::out>,
                "folder for the records, to which others may be added"),
     {"name", "N", field<&DataPackOptions::name>,

@@ -282,7 +282,7 @@ TEST_F(RecordCommands, CocoIsRefusedWithItsPlace) {
   refused("\"annotations\":", "\"objects\":", "coco.json: has no 'annotations'");
   refused("\"categories\":", "\"kinds\":", "coco.json: has no 'categories'");
   refused("[0,0,40,48]", "[0,0,40,50]",
-          "coco.json: annotation 0 (id 0): its bbox is not inside of p 0.ppm, 64x48 (--on-bad");
+          "coco.json: annotation 0 (id 0): its bbox is not inside p 0.ppm, 64x48 (--on-bad");
   refused("[0,0,40,48]", "[0,0,-1,4]", "annotation 0 (id 0): its bbox is not inside");
   refused("[0,0,40,48]", "[0,0,4]", "annotation 0 (id 0): its bbox is not inside");
   refused("\"image_id\":90", "\"image_id\":1", "annotation 0 (id 0): its image_id is of no image");
