@@ -1,4 +1,4 @@
-# Compilation by nvcc, and of the host code beside it.
+# Compilation by nvcc, and of the host code for CUDA.
 # Compiles for this machine's GPU, else for sm_80.
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)

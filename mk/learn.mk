@@ -49,7 +49,7 @@ else
 	@SIMT_TIMEOUT=$${SIMT_TIMEOUT:-10} $(if $(DEBUG),gdb -q -x simt/gdb.py --args) "$(try_program)" $(ARGS)
 endif
 
-# The examples, and each with its bugs planted: tests/simt/simt_try_test.cpp runs them.
+# The examples, each also with its planted bugs: tests/simt/simt_try_test.cpp runs them.
 examples := $(foreach file,$(wildcard simt/examples/*.cu),$(notdir $(file:.cu=)) \
   $(foreach bug,$(shell sed -nE 's/^#if(n?def) ([A-Z_]+)$$/\2/p' $(file)),$(notdir $(file:.cu=)).$(bug)))
 examples := $(sort $(examples:%=$(BUILD)/try/examples/%))

@@ -40,9 +40,8 @@ constexpr OptionRow rows[] = {
         "photos (3670 in 5 classes, 218 MiB)"),
     positional("dir", "[DIR]", field<&FetchOptions::dir>,
                "new folder for it; default: the archive's, cifar-10-batches-bin or flower_photos"),
-    {"url", "URL", field<&FetchOptions::url>, "another place to fetch the archive from"},
-    {"sha256", "SUM", field<&FetchOptions::sha256>,
-     "checksum of the archive there, if it is another one"}};
+    {"url", "URL", field<&FetchOptions::url>, "another URL of the archive"},
+    {"sha256", "SUM", field<&FetchOptions::sha256>, "checksum of that archive, if it differs"}};
 
 const KnownSet& require_set(const std::string& name) {
   std::vector<std::string> names;

@@ -25,7 +25,7 @@ constexpr OptionRow rows[] = {
      .metavar = "FILE",
      .field = field<&ReportOptions::out>,
      .help =
-         "where to write the page, instead of an older one; default: RUN/report.html, of several "
+         "where to write the page, replacing an older one; default: RUN/report.html, for several "
          "runs report.html in this folder"}};
 
 // Refuses to replace anything but an older page.

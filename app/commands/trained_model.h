@@ -26,7 +26,7 @@ constexpr OptionRow finished_row = {
     .metavar = "RUN|WEIGHTS",
     .field = field<&S::finished, S>,
     .help =
-        "a run's folder, for its last checkpoint; RUN/best, for its best; or a .safetensors "
+        "a run's folder for its last checkpoint, RUN/best for its best one, or a .safetensors "
         "file, ours, timm's or torchvision's. Of a run with --ema, the average of the weights",
     .positional = true};
 template <class S>

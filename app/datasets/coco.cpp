@@ -196,15 +196,15 @@ class CocoLister {
       if (result_.bad++ == 0) result_.first_bad = line;
     };
     const auto image = images_.find(object.image.value_or(-1));
-    if (!object.image || image == images_.end()) return refuse("its image_id is of no image");
+    if (!object.image || image == images_.end()) return refuse("its image_id names no image");
     const auto category = categories_.find(object.category.value_or(-1));
     if (!object.category || category == categories_.end())
-      return refuse("its category_id is of no category");
+      return refuse("its category_id names no category");
     const Item& photo = *image->second;
     constexpr int64_t most = 1 << 15;
     if (photo.file.empty() || !photo.width || !photo.height || *photo.width > most ||
         *photo.height > most)
-      return refuse("its image has no file_name, or no width and height that an image can have");
+      return refuse("its image has no file_name, or no valid width and height");
     if (!is_plain(photo.file)) return refuse("its image's file_name has a control character");
     if (object.crowd) return void(++result_.crowds);
     const std::optional<Region> box = pixels_of(object.box, *photo.width, *photo.height);

@@ -155,7 +155,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     out.files[name] = read_digest(digest, path);
   return out;
 } catch (const Json::exception&) {
-  throw UserError(path + ": damaged: a value is of another kind");
+  throw UserError(path + ": damaged: a value has the wrong type");
 }
 
 void require_reachable(const Checkpoint& c, const RunLength& run, const std::string& path) {

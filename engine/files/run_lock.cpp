@@ -61,7 +61,7 @@ bool RunLock::take(const std::string& folder) {
   }
   if (result != 0 && errno != EWOULDBLOCK) {
     warning_ = "warning: " + folder + " can't be locked (" + std::strerror(errno) +
-               "); see to it that no other run works in it";
+               "); make sure that no other run uses it";
     return true;
   }
   const bool current = same_file(fd_, path_);

@@ -18,7 +18,7 @@ std::string unfit(int count, const Micro& m) {
   const std::string each = "leaves " + counted(m.images / count, "image") + " each, ";
   if (m.mixing && m.images / count % 2) return each + "and they are mixed in pairs";
   if (m.batch_norm && count > 1 && m.images / count == 1)
-    return each + "of which batch norm has no statistics";
+    return each + "too few for batch norm's statistics";
   return "";
 }
 

@@ -19,7 +19,7 @@ BadImages look(Setup& setup, Communicator* communicator) {
   BadImages bad = find_bad_images(data, [&](int64_t looked_at) {
     constexpr int64_t between_lines = 10;
     if (seconds++ % between_lines == 0)
-      output.print("looking at the images: " + std::to_string(looked_at) + " of " +
+      output.print("reading image headers: " + std::to_string(looked_at) + " of " +
                    std::to_string(files) + "\n");
   });
   const int64_t count = bad.count();

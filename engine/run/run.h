@@ -36,8 +36,7 @@ struct Run {
   void at(void (Hook::*point)(Run&, P...), std::type_identity_t<P>... values) {
     for (const auto& hook : hooks) (hook.get()->*point)(*this, values...);
   }
-  // Whether best/ is chosen by the evaluation of the weights or (averaged) of their moving average:
-  // true for the one that decides.
+  // Whether this evaluation, of the weights or (averaged) of their moving average, chooses best/.
   bool chooses_best(bool averaged) const { return averaged == (setup.options.ema > 0); }
   bool any_process(bool here) const;  // whether `here` holds in any process; collective
   // Whether any process was asked to stop; sets stopped_by. Collective.

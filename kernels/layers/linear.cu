@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(Wei
   const bool first_column = t.c == 0 && Sums::column() == 0;  // the same in a warp
   const uint32_t ones = cvt_rn_x2<T>(1, 1);
   Sums sums;
-  float dbias[Sums::ms][1][4] = {};  // equal columns: [0] and [2] are of rows lane / 4 and that + 8
+  float dbias[Sums::ms][1][4] = {};  // columns are equal; [0], [2]: rows lane / 4, lane / 4 + 8
   sum_pixels<groups>(sums, s.stage, p, t, [&](const uint32_t(&a)[4], int i) {
     if (first_column) mma_m16n8k16<T>(dbias[i][0], a, ones, ones);
   });

@@ -38,7 +38,7 @@ constexpr OptionRow rows[] = {
     {"shard_mb",
      "X",
      field<&DataPackOptions::shard_mb>,
-     "instead of --shards: MiB of one, by the sizes of the listed files",
+     "instead of --shards: size of one in MiB, by the listed files' sizes",
      {.min = 1, .max = 1e6}},
     {"resize",
      "S",

@@ -285,8 +285,8 @@ TEST_F(RecordCommands, CocoIsRefusedWithItsPlace) {
           "coco.json: annotation 0 (id 0): its bbox is not inside p 0.ppm, 64x48 (--on-bad");
   refused("[0,0,40,48]", "[0,0,-1,4]", "annotation 0 (id 0): its bbox is not inside");
   refused("[0,0,40,48]", "[0,0,4]", "annotation 0 (id 0): its bbox is not inside");
-  refused("\"image_id\":90", "\"image_id\":1", "annotation 0 (id 0): its image_id is of no image");
-  refused("\"category_id\":3", "\"category_id\":4", "its category_id is of no category");
+  refused("\"image_id\":90", "\"image_id\":1", "annotation 0 (id 0): its image_id names no image");
+  refused("\"category_id\":3", "\"category_id\":4", "its category_id names no category");
   refused("\"name\":\"zebra\"", "\"name\":\"apple\"", "two categories are called 'apple'");
   refused("\"id\":89", "\"id\":90", "number 1 of 'images' has no id, or another one's");
   refused("]}", "]", "coco.json: not JSON, at byte");

@@ -86,7 +86,7 @@ TEST(PipelineOptions, MistakesNameTheNumbersThatWouldDo) {
   EXPECT_EQ(refusal(vit + "--mixup 0.2 --batch 12 --micro-batches 4", 1),
             "--micro-batches 4: leaves 3 images each, and they are mixed in pairs; try 3 or 6");
   EXPECT_EQ(refusal("resnet34 --image-size 64 --batch 8 --micro-batches 8", 1),
-            "--micro-batches 8: leaves 1 image each, of which batch norm has no statistics; try 4");
+            "--micro-batches 8: leaves 1 image each, too few for batch norm's statistics; try 4");
   EXPECT_EQ(refusal(vit + "--chunks 2", 1),
             "--chunks 2 needs --pipeline; try --pipeline 2 or --chunks 1");
   EXPECT_EQ(refusal(vit + "--partition 5,7", 1),

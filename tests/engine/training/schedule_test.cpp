@@ -107,7 +107,7 @@ TEST(Schedule, WhatContradictsItself) {
           "--schedule multistep needs --decay-milestones: A,B,.. in epochs");
   for (const char* milestones : {"[3, 2]", "[2, 5, 5]"})
     refused(R"({"schedule": "multistep", "decay_milestones": )" + std::string(milestones) + "}",
-            "--decay-milestones must rise: each later than the one before");
+            "--decay-milestones must rise: each later than the previous one");
   refused(R"({"lr": 1e-4, "min_lr": 2e-4})", "--min-lr 0.0002 is above --lr 0.0001");
   refused(R"({"epochs": 10, "lr_after": "10:1e-6"})",
           "--lr-after 10:1e-6 never begins: the run ends after 10 epochs (--epochs)");
