@@ -1,4 +1,4 @@
-// The devices that the table of operations is tested on. A further device is a further row of
+// The devices on which the table of operations is tested. To add one, add a row to
 // devices_to_test().
 #pragma once
 #include <functional>
@@ -34,10 +34,9 @@ struct Device {
 // As GoogleTest prints it.
 inline void PrintTo(const Device& device, std::ostream* stream) { *stream << device.name; }
 
-// The CPU with the best instruction set that this machine has, and, as unavailable, the one that it
-// lacks; the GPU's kernels on CUDA and on the stand-in if they are built. BAREVISION_ISA=avx2 asks
-// for that one alone: oneDNN's own limit, ONEDNN_MAX_CPU_ISA, holds for a whole process, so that
-// tests/run starts a second one.
+// The CPU with this machine's best instruction set and, if it lacks one, that one as unavailable;
+// the GPU's kernels on CUDA and on the stand-in, if built. BAREVISION_ISA=avx2 selects only AVX2:
+// oneDNN's limit, ONEDNN_MAX_CPU_ISA, applies to a whole process, so tests/run starts a second one.
 std::vector<Device> devices_to_test();
 
 }  // namespace bv::test

@@ -1,4 +1,4 @@
-// Class and distillation token and position embedding; some tokens alone.
+// Class token, distillation token and position embedding; copies of some tokens only.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {

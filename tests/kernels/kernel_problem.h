@@ -1,5 +1,5 @@
-// One operation on given data with its expected results, described independently of any device; and
-// its run on one. The table by which all devices are tested consists of these.
+// One operation on given data with its expected results, independent of any device, and its run on
+// a device. The table of tests consists of these.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -27,7 +27,7 @@ struct Argument {
   DType dtype = DType::fp32;
   size_t bytes = 0;
   Bytes before;     // contents before the run; empty: poison
-  Tensor expected;  // of an output; an argument that is none must not change
+  Tensor expected;  // of an output; other arguments must not change
   std::function<std::string(std::span<const std::byte>)> check;  // of an output that is a struct:
                                                                  // what is wrong, or ""
   bool is_output() const { return !expected.empty() || check; }
@@ -58,7 +58,7 @@ class DeviceArguments {
   size_t bytes_at(const void*) const;  // of the block that begins there; 0 if none does
 
   const Device& device() const { return device_; }
-  // with_mistakes is set before the run; launch() then lists the accepted ones.
+  // with_mistakes is set before the run; launch() then lists mistakes that were accepted.
   bool with_mistakes = false;
   std::vector<std::string> accepted_mistakes;
   // The names of arguments with a write before or after them.
@@ -78,7 +78,7 @@ class DeviceArguments {
   std::vector<Block> blocks_;
 };
 
-// The operation, its tensors bound to the arguments with the names that it describes them by.
+// The operation with its tensors bound to the arguments by the names in its describe().
 template <class Op>
 Op bound(Op op, DeviceArguments& arguments, const std::map<std::string, std::string>& in_place) {
   for (const auto& [tensor, field] : Fields(op).pointers) {
@@ -88,8 +88,8 @@ Op bound(Op op, DeviceArguments& arguments, const std::map<std::string, std::str
   return op;
 }
 
-// Runs an operation with the workspace that it asks for; before that, if asked for, with one
-// argument after the other spoilt.
+// Runs an operation with the workspace that it needs; before that, on request, with one wrong
+// argument at a time.
 template <class Op>
 void launch(Kernels& kernels, DeviceArguments& arguments, Op op) {
   if constexpr (requires { op.workspace; })
@@ -109,9 +109,9 @@ class Problem {
   bool exact = false;        // integers: results must be equal
   bool any_threads = false;  // the same bits on any number of threads
   std::function<void(Kernels&, DeviceArguments&)> run;
-  // Sets `run`: this operation, its tensors bound by the names that it describes them by; an
-  // optional one that the problem lacks is null. `in_place`: a tensor, and the argument whose place
-  // it shares.
+  // Sets `run` to this operation. Its tensors are bound by the names in its describe(); an optional
+  // tensor that the problem lacks is null. `in_place`: a tensor, and the argument whose memory it
+  // shares.
   template <class Op>
   void runs(const Op& op, std::map<std::string, std::string> in_place = {}) {
     run = [=](Kernels& k, DeviceArguments& a) { launch(k, a, bound(op, a, in_place)); };
@@ -123,12 +123,12 @@ class Problem {
   // fp32 tensors, whatever the dtype, are the `_fp32` ones. The dtype must hold the values exactly.
   void input(const std::string& name, Shape, const Values&);
   void input_fp32(const std::string& name, Shape, const Values&);
-  // `before` is given if the operation works in place.
+  // `before`: the contents before an operation that works in place.
   void output(const std::string& name, Shape, Tensor expected, const Values& before = {});
   void output_fp32(const std::string& name, Shape, Tensor expected, const Values& before = {});
-  // A gradient: written, or with `accumulate` added to something that is there.
+  // A gradient: written or, with `accumulate`, added to previous contents.
   void gradient(const std::string& name, Shape, Tensor added, bool accumulate);
-  // Structs and integers as they are.
+  // Structs and integers, which are not converted.
   template <class T>
   void objects(const std::string& name, const std::vector<T>& values) {
     add_bytes(name, std::as_bytes(std::span(values)), {});
@@ -164,11 +164,11 @@ struct Outcome {
   double worst_ratio = 0;             // of error to tolerance
 };
 // threads: of the host; 0: unchanged.
-// with_mistakes: the operation's arguments are also spoilt, one after the other (refusals.h).
+// with_mistakes: also runs with one wrong argument at a time (refusals.h).
 Outcome execute(const Problem&, const Device&, int threads, unsigned char poison,
                 bool with_mistakes = false);
 
-// How far an element may be from its expected value. A result in 16 bits is the fp32 result rounded
+// The largest allowed error of an element. A result in 16 bits is the fp32 result rounded
 // once: half an ulp, on top of the error that fp32 may make. Whatever else a 16-bit kernel may
 // round is in the oracle's variance (in_16_bits). No element may differ by more: for results
 // computed in fp32, that is stricter than 2 max|naive - exact| over the tensor, the usual rule

@@ -41,9 +41,9 @@ class KernelTest : public testing::Test {
  private:
   struct Run {
     std::string name;
-    int threads;  // of the host; 0: as it is
+    int threads;  // of the host; 0: unchanged
     unsigned char poison;
-    bool same_bits;  // as the first run
+    bool same_bits;  // the same bits as in the first run
     std::function<void()> set;
   };
 

@@ -1,4 +1,4 @@
-// Tools of an operation's test file, tests/kernels/NAME_test.cpp. To add an operation: write its
+// Tools for an operation's test file, tests/kernels/NAME_test.cpp. To add an operation: write its
 // oracle (plain loops in double precision, on Tracked numbers), check the oracle's backward against
 // finite differences (check_gradient), describe its cases as Problems, and register them
 // (add_cases). The arguments that it must refuse follow from its describe(); refuses<Op>() adds
@@ -38,7 +38,7 @@ class KernelCases : public std::vector<KernelCase> {
 bool add_cases(KernelCases);
 // The product of the numbers in a case's name, its sizes: for tools that slow everything down.
 double work_of(const std::string& name);
-// All that have been registered, less the sweeps.
+// All registered cases except the sweeps.
 std::vector<KernelCase>& registered_cases();
 
 // For sweeps: every remainder of every vector width, and sizes around those of blocks and tiles.

@@ -1,5 +1,5 @@
-// Softmax cross-entropy and its gradient, of one head or a share of several; metrics; the words
-// after the gradient.
+// Softmax cross-entropy and its gradient, for one head or a share of several; metrics; the
+// gradient's tail.
 #include <numeric>
 
 #include "tests/kernels/kernel_test.h"
@@ -152,7 +152,7 @@ Labels random_labels(Problem& p, ClassesShape shape, bool absent) {
   return labels;
 }
 
-// Both labels of a pair are the same now and then, and lambda is 0 or 1.
+// Sometimes both labels of a pair are equal, or lambda is 0 or 1.
 Mixes random_mixes(Problem& p, const LossOptions& o) {
   Mixes mixes;
   for (int b = 0; o.mixed && b < o.shape.B; ++b)

@@ -1,7 +1,7 @@
-// Arguments that an operation must refuse: by std::invalid_argument that names the operation and
-// the argument, before anything is read or written. Every size, pointer and dtype that the
-// operation describes (kernels/arguments.h) is spoilt in turn, in every row of the table of tests;
-// a test file adds further refusals by refuses<Op>().
+// Arguments that an operation must refuse with an std::invalid_argument that names the operation
+// and the argument, before anything is read or written. Every size, pointer and dtype that the
+// operation describes (kernels/arguments.h) is made wrong in turn, in every row of the table of
+// tests; a test file adds further refusals with refuses<Op>().
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -35,10 +35,10 @@ bool refuses(std::vector<Refusal<Op>> list) {
   return true;
 }
 
-// Size of the memory that a pointer lies in; 0: not the test's memory.
+// Size of the memory block that a pointer points into; 0: not the test's memory.
 using BytesAt = std::function<size_t(const void*)>;
 
-// Sentences: what is accepted although wrong, and what the operation doesn't describe.
+// Returns sentences about wrong arguments that are accepted, and fields that aren't described.
 template <class Op>
 std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& device, Op op,
                                            const BytesAt& bytes_at) {

@@ -1,4 +1,4 @@
-// SIMT_BREAK: the message if its thread never began.
+// SIMT_BREAK: the message if the chosen thread never began.
 #include "tests/simt/simt_device.h"
 
 namespace bv::simt_gpu {
@@ -9,7 +9,7 @@ __global__ void another_name(int*) {}
 
 class SimtBreak : public SimtDevice {
  protected:
-  // Both kernels, in a process that then ends.
+  // Runs both kernels in a process that then ends.
   static void run_with(const char* place) {
     setenv("SIMT_BREAK", place, 1);
     run<planted_break>(dim3(3, 2), 40, 0, static_cast<int*>(nullptr));

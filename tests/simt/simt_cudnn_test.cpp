@@ -1,5 +1,5 @@
-// Convolutions by cuDNN (--conv cudnn), on its stand-in: the calls, the workspace, the steps around
-// them.
+// Convolutions by cuDNN (--conv cudnn) on its stand-in: the calls, the workspace, and the steps
+// before and after them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Shared by the tests of the stand-in's device side. Each kernel named "planted" has the bug that
-// its name says, and the message must name it: the kernel, the block, the threads, the line.
+// Shared by the tests of the stand-in's device side. Each kernel named "planted" has the bug in its
+// name, and the message must name the kernel, the block, the threads and the line.
 #pragma once
 #include <array>
 #include <filesystem>

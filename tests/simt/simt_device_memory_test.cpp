@@ -1,4 +1,4 @@
-// The stand-in's device side: races, shared memory, launches it refuses, and what ends the process.
+// The stand-in's device side: races, shared memory, refused launches, errors that end the process.
 #include <numeric>
 
 #include "kernels/cuda/ptx.cuh"
@@ -93,7 +93,7 @@ TEST_F(SimtDevice, AWarpRunsAheadOfTheOthers) {
   EXPECT_EQ(out[0][2 * 32], 64);      // the second begins
 }
 
-// Tiles pass through two stages, fetched one ahead; each thread sums what a neighbour has fetched.
+// Tiles pass through two stages, fetched one ahead; each thread sums a neighbour's elements.
 enum class Bug { none, no_wait, early_overwrite };
 constexpr int tiles = 6;
 struct Stages {
@@ -130,9 +130,9 @@ TEST_F(SimtDevice, AsynchronousCopies) {
     return bit_equal(out[order], want);
   };
   for (size_t order = 0; order < 3; ++order) EXPECT_TRUE(right.operator()<Bug::none>(order));
-  // Reading a copy before waiting for it: fails in the order in which copies land late.
+  // Reading a copy before waiting for it fails in the order with late copies.
   EXPECT_FALSE(right.operator()<Bug::no_wait>(0));
-  // Overwriting a stage that others still read: in the order in which they land at once.
+  // Overwriting a stage that others still read fails in the order with immediate copies.
   EXPECT_FALSE(right.operator()<Bug::early_overwrite>(1));
 }
 
@@ -158,7 +158,7 @@ __global__ void planted_unwritten(float* out, const float*) {
   out[threadIdx.x] = s.x[threadIdx.x];
 }
 TEST_F(SimtDevice, UnwrittenSharedMemoryIsNaN) {
-  // Twice: nothing is left over from an earlier block.
+  // Runs twice, to show that nothing is left over from an earlier block.
   for (int i = 0; i < 2; ++i)
     for (const auto& out :
          outputs_of<planted_unwritten>(3, threads, sizeof(Neighbours), nullptr, threads))

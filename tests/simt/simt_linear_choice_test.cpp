@@ -1,4 +1,4 @@
-// The table by which weight gradients of linear layers are computed: chips and shapes.
+// The table that chooses how weight gradients of linear layers are computed, by chip and shape.
 #include <gtest/gtest.h>
 
 #include "kernels/gemm/linear_choice.h"

@@ -1,4 +1,4 @@
-// The stand-in's device memory: who may touch it, where it ends, its initial content.
+// The stand-in's device memory: access to it, its ends, its initial contents.
 #include <sys/wait.h>
 
 #include <csignal>

@@ -1,5 +1,5 @@
-// Collectives and the rest of the cuda backend, with one rank: cases in which the stand-in knows
-// what a GPU does later: priorities in graphs, a communicator that graphs hold, memory others take.
+// Collectives and the rest of the cuda backend with one rank: priorities in graphs, a communicator
+// held by graphs, memory taken by others.
 #include <stdexcept>
 
 #include "comm/local/shared_memory_communicator.h"

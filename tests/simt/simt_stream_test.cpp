@@ -1,4 +1,4 @@
-// The stand-in's streams and events: the results of a program that forgets to wait.
+// The stand-in's streams and events: the results of programs that forget to wait.
 #include <atomic>
 #include <set>
 #include <thread>
