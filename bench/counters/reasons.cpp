@@ -16,22 +16,22 @@ struct Reason {
 };
 constexpr Reason reasons[] = {
     // Bytes moved.
-    {"GradientTail", "", "a few numbers, of which a whole sector each is moved"},
+    {"GradientTail", "", "a few numbers, each of which moves a whole sector"},
     {"LayerNormBackward", "", "a few rows: the blocks' parts of dweight and dbias outweigh them"},
     {"BiasGeluBackward", "", "a few rows: the blocks' parts of dbias outweigh them"},
-    {"ConvBackwardWeight", "C3 ", "each block's part of dweight is written and read, at one image"},
-    {"ConvBackwardWeight", "H56 W56 C64 K", "dweight's parts are written and read, at one image"},
+    {"ConvBackwardWeight", "C3 ", "each block's part of dweight is written and read, for one image"},
+    {"ConvBackwardWeight", "H56 W56 C64 K", "dweight's parts are written and read, for one image"},
     // Bank conflicts in shared memory.
-    {"average_pool_forward<", "", "a block's sums at its end: a thread stores 8 neighbours"},
-    {"embed_backward<", "", "a block's sums at its end: a thread stores 8 neighbours"},
-    {"batchnorm_backward_sums<", "", "a block's sums at its end: a thread stores 2 neighbours"},
-    {"bias_gelu_backward<", "", "a block's sums at its end: a thread stores 2 neighbours"},
-    {"layernorm_backward<", "", "a block's sums at its end: a thread stores neighbours"},
-    {"attention_backward<", "", "lse and delta of a tile's queries, stored once a tile"},
+    {"average_pool_forward<", "", "block sums at the end: each thread stores 8 neighbours"},
+    {"embed_backward<", "", "block sums at the end: each thread stores 8 neighbours"},
+    {"batchnorm_backward_sums<", "", "block sums at the end: each thread stores 2 neighbours"},
+    {"bias_gelu_backward<", "", "block sums at the end: each thread stores 2 neighbours"},
+    {"layernorm_backward<", "", "block sums at the end: each thread stores neighbours"},
+    {"attention_backward<", "", "lse and delta of a tile's queries, stored once per tile"},
     {"conv_tile<", "", "the moments of a tile's columns, after the main loop"},
     {"conv_groups_tile<", "", "the moments of a tile's columns, after the main loop"},
     {"conv_stem_forward_tiles<", "",
-     "main loop: a fragment's pairs from two rows of the filter meet in a bank"},
+     "main loop: a fragment's pairs from two rows of the filter share a bank"},
     {"conv_stem_weight_tiles<", "",
      "main loop: pixels of 3 channels are read by words, as no swizzle fits their rows"},
 };

@@ -22,7 +22,7 @@ constexpr Foreign foreign[] = {
      "--batch, of all processes together (--local-batch: of each)"},
     {" --data-dir --data-path --dataset --train-dir ", "--data PATH"},
     {" --val-split --val-dir --val-path ", "--val DIR"},
-    {" --train-split ", "--data DIR, of which train/ is taken"},
+    {" --train-split ", "--data DIR, whose train/ is used"},
     {" --model -m --arch -a ", "MODEL, the first word: ./launcher vit_tiny"},
     {" --num-classes --nb-classes ", "--classes"},
     {" --img-size --input-size --train-crop-size --val-crop-size ", "--image-size"},

@@ -61,7 +61,7 @@ std::vector<int> slots(const PipelineShape& shape, int stage) {
     const Task& task = tasks[i];
     if (!task.forward)
       --flying[static_cast<size_t>(task.chunk)];
-    else if (shape.part_of(stage, task.chunk) == 0)  // its input comes from no exchange
+    else if (shape.part_of(stage, task.chunk) == 0)  // its input needs no exchange
       enters(task.chunk);
   }
   return most;

@@ -138,7 +138,7 @@ TEST(Trainer, TrainsOnAugmentedImagesAndEvaluatesPlainOnes) {
   EXPECT_NE(with.weights, plain.weights);
 }
 
-// Training's images may be stored smaller than the model's input, evaluation's never are.
+// Training images may be stored smaller than the model's input, evaluation images may not.
 TEST(Trainer, TrainsOnSmallImagesInABlackFrame) {
   constexpr int side = 8;
   SmallBatch whole(1), part(2), framed(3);
