@@ -19,7 +19,8 @@ constexpr Reason reasons[] = {
     {"GradientTail", "", "a few numbers, each of which moves a whole sector"},
     {"LayerNormBackward", "", "a few rows: the blocks' parts of dweight and dbias outweigh them"},
     {"BiasGeluBackward", "", "a few rows: the blocks' parts of dbias outweigh them"},
-    {"ConvBackwardWeight", "C3 ", "each block's part of dweight is written and read, for one image"},
+    {"ConvBackwardWeight", "C3 ",
+     "each block's part of dweight is written and read, for one image"},
     {"ConvBackwardWeight", "H56 W56 C64 K", "dweight's parts are written and read, for one image"},
     // Bank conflicts in shared memory.
     {"average_pool_forward<", "", "block sums at the end: each thread stores 8 neighbours"},
