@@ -106,7 +106,7 @@ std::any read(JsonReader& json) {
                        .groups = json.whole("groups", 1024),
                        .width_per_group = json.whole("width_per_group", 1024)};
   if (!c.bottleneck && (c.groups != 1 || c.width_per_group != 64))
-    json.fail("'groups' and 'width_per_group' are a bottleneck's; basic blocks have 1 and 64");
+    json.fail("'groups' and 'width_per_group' need bottleneck blocks; basic blocks have 1 and 64");
   return c;
 }
 

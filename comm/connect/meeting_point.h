@@ -16,7 +16,7 @@ class MeetingPoint {
   virtual ~MeetingPoint() = default;
   virtual std::string name() const = 0;
   virtual Socket bound() const = 0;
-  virtual Socket connected() const = 0;  // to rank 0, or connecting to it: non-blocking
+  virtual Socket connected() const = 0;  // non-blocking; connected or connecting to rank 0
   // Whether the process at the other end may take part, as far as the system can tell.
   virtual bool admits(int fd) const = 0;
 };
