@@ -512,7 +512,7 @@ TEST(ModelConfigTest, ResnetsAreReadAndMistakesNamed) {
   expect_model_error(small_resnet, "[1, 2,", "[1, 0,", "m.json: 'layers' must be from 1 to 1024");
   expect_model_error(small_resnet, "[1, 2,", "[1, 2.5,", "m.json: 'layers' must be whole numbers");
   expect_model_error(small_resnet, "\"bottleneck\"", "\"basic\"",
-                     "'groups' and 'width_per_group' are a bottle");
+                     "'groups' and 'width_per_group' need bottle");
   expect_model_error(small_resnet, "\"block\"", "\"heads\"", "m.json: 'block' is missing");
 }
 
