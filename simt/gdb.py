@@ -5,6 +5,7 @@
   cuda lanes EXPRESSION  its value in each lane of the thread's warp
   cuda thread 5          looks at another thread of the block, also (5,0,0); `cuda thread` alone says
                          which this is. Whatever resumes the program goes back first.
+  cuda block             which block this is. The others run before it and after it.
 
 The names are those of cuda-gdb. A thread is a fiber (device/fiber.h): one that waits has left its
 registers on its stack, and looking at it puts them back for a while.
@@ -232,6 +233,19 @@ class SelectThread(gdb.Command):
         print(f"thread {triple(block.index(number))} at {place(gdb.selected_frame())}{waits}")
 
 
+class SelectBlock(gdb.Command):
+    """cuda block: which block this is. The others run before it and after it."""
+
+    def __init__(self):
+        super().__init__("cuda block", gdb.COMMAND_DATA)
+
+    def invoke(self, words, _):
+        index = triple(int(Block().value["index_"][c]) for c in "xyz")
+        if words and f"({words.strip('() ')})" not in (index, index.replace(",0,0)", ")")):
+            raise gdb.GdbError(f"cuda: block {index} runs alone; to stop in another: break LINE if blockIdx.x == 1")
+        print(f"block {index}")
+
+
 class InfoCuda(gdb.Command):
     """Kernels and threads that run on the stand-in for CUDA: info cuda kernels, info cuda
     threads."""
@@ -267,7 +281,7 @@ class InfoThreads(gdb.Command):
             print(f"thread{ranges(numbers)} {where}")
 
 
-for command in (Cuda, Lanes, SelectThread, InfoCuda, InfoKernels, InfoThreads):
+for command in (Cuda, Lanes, SelectThread, SelectBlock, InfoCuda, InfoKernels, InfoThreads):
     command()
 for name in RESUMING.split():
     gdb.execute(f"define hook-{name}\npython look.back()\nend", to_string=True)

@@ -235,6 +235,8 @@ cuda lanes t
 next
 print t
 cuda thread 300
+cuda block
+cuda block (1,0,0)
 cuda thread 1
 delete
 continue
@@ -252,7 +254,8 @@ cuda lanes 1
         "lanes 6-31 at reduction.cu:17, waits\n", "thread (100,0,0) at reduction.cu:17, waits\n",
         "$2 = 200\n",
         "24-31  120 121 122 123 124 125 126 127\nlanes 0-31 at reduction.cu:17, waits\n",
-        "$3 = 5\n", "cuda: no thread 300 in a block of (256,1,1)\n",
+        "$3 = 5\n", "cuda: no thread 300 in a block of (256,1,1)\n", "block (0,0,0)\n",
+        "cuda: block (0,0,0) runs alone; to stop in another: break LINE if blockIdx.x == 1\n",
         "thread (1,0,0) at reduction.cu:27, waits\n", "= 499500, should be 499500\n",
         "exited normally", "cuda: "})
     EXPECT_TRUE(has(end.output, words));
