@@ -18,6 +18,10 @@ namespace {
 double part(uint64_t a, uint64_t of) { return of ? double(a) / double(of) : 0; }
 
 std::string kernel_line(const std::string& name, const simt::Counters& c) {
+  if (c.requests() == 0)  // a library's product: only what it moves is known
+    return text("%-58s %5lu %9s %5s %5s %5s %9s %9.2f %9s %5s %8s %9s %6s %9s %7s %8s %6s\n",
+                name.c_str(), c.launches, "-", "-", "-", "-", "-", double(c.moved()) / 1e6, "-",
+                "-", "-", "-", "-", "-", "-", "-", "-");
   return text(
       "%-58s %5lu %9lu %5.2f %5.0f %5.0f %9.2f %9.2f %9lu %5.2f %8lu %9lu %6lu %9lu %7lu %8lu "
       "%6lu\n",
