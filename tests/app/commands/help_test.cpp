@@ -86,6 +86,11 @@ class Completion : public ProgramTest {
   void make_script(const std::string& shell) const {
     write_text(in("complete"), go("completion " + shell).output);
   }
+  void make_installed_script(const std::string& shell) const {
+    setenv("BAREVISION_COMMAND", "barevision", 1);
+    make_script(shell);
+    unsetenv("BAREVISION_COMMAND");
+  }
   std::string in_folder(const std::string& command) const {
     return printed("cd '" + folder_.path() + "' && " + command);
   }
@@ -153,7 +158,6 @@ TEST_F(Completion, ZshOffersThem) {
             "vit_large|vit_large_distilled|vit_tiny|vit_tiny_distilled|");
   EXPECT_EQ(completed("./launcher comp"), "completion|");
   EXPECT_EQ(completed("./launcher data s"), "split|stats|");
-  EXPECT_EQ(completed("barevision comp"), "completion|");  // as installed
   EXPECT_EQ(completed("./launcher train r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(completed("./launcher -n 2 r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(completed("./launcher vit_tiny --ra"),
@@ -165,6 +169,8 @@ TEST_F(Completion, ZshOffersThem) {
   EXPECT_EQ(completed("./launcher lint vit_tiny --nest"), "--nesterov|");
   EXPECT_EQ(completed("./launcher data split --"),
             "--help|--help-all|--link|--seed|--val-fraction|");
+  make_installed_script("zsh");
+  EXPECT_EQ(completed("barevision comp"), "completion|");
 }
 
 TEST_F(Completion, FishOffersThemWithWhatTheyAre) {
@@ -186,7 +192,6 @@ TEST_F(Completion, FishOffersThemWithWhatTheyAre) {
   EXPECT_EQ(words("./launcher vit"), "vit_large|vit_large_distilled|vit_tiny|vit_tiny_distilled|");
   EXPECT_EQ(completed("./launcher comp"), "completion\tprint a completion script for a shell|");
   EXPECT_EQ(words("./launcher data s"), "split|stats|");
-  EXPECT_EQ(words("barevision comp"), "completion|");  // as installed
   EXPECT_EQ(words("./launcher train r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(words("./launcher -n 2 r"), "resnet34|resnet50|resnext50_32x4d|");
   EXPECT_EQ(words("./launcher train resnet50 r"), "");
@@ -198,6 +203,8 @@ TEST_F(Completion, FishOffersThemWithWhatTheyAre) {
   EXPECT_EQ(words("./launcher lint vit_tiny --nest"), "--nesterov|");
   EXPECT_EQ(words("./launcher data split --"), "--help|--help-all|--link|--seed|--val-fraction|");
   EXPECT_EQ(words("./launcher eval --nest"), "");
+  make_installed_script("fish");
+  EXPECT_EQ(words("barevision comp"), "completion|");
 }
 
 }  // namespace
