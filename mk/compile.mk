@@ -81,7 +81,7 @@ $(messages:%=%.o): %.o: %.cc $(call pch,plain) | check-packages
 	$(call compile,) $(call read_pch,plain) $(avx2) -c -o $@ $<
 $(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,app/tensorboard/event_file tests/app/tensorboard/tensorboard_test data/records/example)): \
   | $(messages:%=%.cc)
-$(BUILD)/obj/app/html_report/html_report.o: app/html_report/page.html
+$(BUILD)/obj/app/html_report/page_template.o: app/html_report/page.html
 # Runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<

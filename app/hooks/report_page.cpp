@@ -55,9 +55,10 @@ void ReportPage::before_train(Run& run) {
     if (!run.setup.checkpoint) {
       facts_["training_pictures"] = training_pictures_of(run);
     } else if (Json before = read_facts(folder); !before.is_null()) {
-      facts_["training_pictures"] = before.value("training_pictures", Json::array());
+      facts_["training_pictures"] = before["training_pictures"];
       for (const char* key : {"evaluated", "best"})
-        if (Json e = before.value(key, Json()); !e.is_null() && e["step"] <= run.progress.step)
+        if (const Json e = before.value(key, Json());
+            !e.is_null() && e["step"] <= run.progress.step)
           facts_[key] = e;
     }
     page_ = std::move(page);

@@ -35,10 +35,22 @@ Image scaled_down(const Image& image, int most) {
   return small;
 }
 
+// Each pixel becomes a square.
+Image enlarged(const Image& image, int zoom) {
+  Image large = black_image(zoom * image.height, zoom * image.width);
+  for (int y = 0; y < large.height; ++y)
+    for (int x = 0; x < large.width; ++x)
+      std::copy_n(&image.pixels[3 * (size_t(y / zoom) * image.width + x / zoom)], 3,
+                  &large.pixels[3 * (size_t(y) * large.width + x)]);
+  return large;
+}
+
 }  // namespace
 
 std::string data_uri(const Image& image, int most) {
-  if (std::max(image.height, image.width) > most) return data_uri(scaled_down(image, most), most);
+  const int side = std::max(image.height, image.width);
+  if (side > most) return data_uri(scaled_down(image, most), most);
+  if (2 * side <= most) return data_uri(enlarged(image, most / side), most);
   return "data:image/png;base64," +
          base64(encode_png(image.pixels.data(), image.height, image.width));
 }

@@ -2,54 +2,88 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <string_view>
 
+#include "app/html_report/page_template.h"
+#include "app/html_report/tables.h"
 #include "base/file_io.h"
-
-// The assembler takes the file in; make knows that this object depends on it.
-asm(R"(
-  .section .rodata
-page_begin:
-  .incbin "app/html_report/page.html"
-page_end:
-  .byte 0
-  .text
-)");
-
-extern "C" const char page_begin[], page_end[];
+#include "engine/console/class_report.h"
 
 namespace bv {
 namespace {
 
-std::string_view page_template() { return {page_begin, page_end}; }
+// The name that tells a run from the others: the folder's, or its path if several have the same.
+std::string label_of(std::span<const RunReport> runs, const RunReport& run) {
+  const std::string name = run.name();
+  return std::ranges::count(runs, name, &RunReport::name) > 1 ? run.folder : name;
+}
 
-Json data_of(const RunReport& run, bool compared) {
+// Adds precision, recall and F1 to an evaluation.
+void add_scores(Json& evaluation, const Json& classes) {
+  std::vector<Prediction> predictions;
+  for (const Json& cell : evaluation["images"])
+    predictions.insert(predictions.end(), cell[2], {.label = cell[0], .top = cell[1]});
+  Json& scores = evaluation["scores"] = Json::array();
+  for (const ClassScores& s : class_scores(predictions, classes.size()))
+    scores.push_back({{"class", classes[scores.size()]},
+                      {"precision", json_number(s.precision, 4)},
+                      {"recall", json_number(s.recall, 4)},
+                      {"f1", json_number(s.f1, 4)},
+                      {"images", s.support}});
+}
+
+Json data_of(std::span<const RunReport> runs, const RunReport& run) {
   Json facts = run.facts;
-  if (compared && !facts.is_null())  // evaluations and pictures aren't compared
+  if (runs.size() > 1 && !facts.is_null())  // evaluations and pictures aren't compared
     for (const char* key : {"evaluated", "best", "training_pictures", "scratch"}) facts.erase(key);
-  return {{"folder", run.folder},           {"last_step", run.metrics.last_step()},
-          {"config", run.config},           {"epochs", run.metrics.epochs()},
-          {"curves", run.metrics.curves()}, {"report", std::move(facts)}};
+  for (const char* key : {"evaluated", "best"})
+    if (!facts.is_null() && facts.contains(key) && !facts[key].is_null())
+      add_scores(facts[key], facts["classes"]);
+  return {{"label", label_of(runs, run)},   {"state", run.state()},
+          {"failed", run.failed()},         {"config", run.config},
+          {"epochs", run.metrics.epochs()}, {"curves", run.metrics.curves()},
+          {"report", std::move(facts)}};
+}
+
+// Replaces what stands between the first `begin` and the next `end`.
+void replace_between(std::string& text, std::string_view begin, std::string_view end,
+                     const std::string& with) {
+  const size_t at = text.find(begin) + begin.size();
+  text.replace(at, text.find(end, at) - at, with);
+}
+
+// As a script's content, which a "</script>" in a name would end.
+std::string script_data(const Json& data) {
+  std::string text = to_line(data), safe;
+  for (const char c : text)
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  return safe;
 }
 
 }  // namespace
 
 std::string report_page(std::span<const RunReport> runs) {
-  Json data = {{"version", BAREVISION_VERSION}, {"runs", Json::array()}};
-  for (const RunReport& run : runs) data["runs"].push_back(data_of(run, runs.size() > 1));
-  std::string text;  // a "</script>" in a name would end the script
-  for (const char c : to_line(data)) text += c == '<' ? "\\u003c" : std::string(1, c);
-  constexpr std::string_view place = "DATA OF THE RUNS";
+  Json data = Json::array();
+  for (const RunReport& run : runs) data.push_back(data_of(runs, run));
+  const std::string title =
+      runs.size() > 1 ? std::to_string(runs.size()) + " runs compared" : runs[0].name();
   std::string page(page_template());
-  return page.replace(page.find(place), place.size(), text);
+  replace_between(page, "<title>", "</title>", escape_html(title));
+  replace_between(page, "<noscript><main>", "</main></noscript>", tables(title, data));
+  replace_between(page, "id=\"data\">", "</script>", script_data({{"runs", std::move(data)}}));
+  return page;
 }
 
 // Every page begins with the first lines of the template.
 bool is_page(const std::string& path) {
-  const std::string_view begin = page_template().substr(0, page_template().find("<title>"));
+  const std::string_view begin =
+      page_template().substr(0, page_template().find("<meta name=\"viewport\""));
   std::string first(begin.size(), '\0');
   std::ifstream file(path, std::ios::binary);
   return file.read(first.data(), static_cast<std::streamsize>(first.size())) && first == begin;

@@ -1,5 +1,5 @@
-// A run's page, or one that compares several: page.html, which the program carries, with their
-// data. A single file that needs nothing else.
+// A run's page, or one that compares several: page.html with their data. A single file that needs
+// nothing else.
 #pragma once
 #include <span>
 #include <string>

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <ranges>
-#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -21,19 +18,28 @@ constexpr size_t max_points = 2000;  // per curve
 
 std::vector<Point> thinned(const std::vector<Point>& points, size_t max) {
   if (points.size() <= max) return points;
-  const auto lost = [&](size_t i) { return std::isnan(points[i].y); };
-  const size_t count = points.size(), stretches = std::max<size_t>(1, max / 2);
-  std::set<size_t> kept = {0, count - 1};
-  for (size_t s = 0; s < stretches; ++s) {
-    const auto all = std::views::iota(s * count / stretches, (s + 1) * count / stretches);
-    auto finite = all | std::views::filter(std::not_fn(lost));
-    const auto [low, high] =
-        std::ranges::minmax_element(finite, {}, [&](size_t i) { return points[i].y; });
-    if (low != finite.end()) kept.insert({*low, *high});
-    if (const auto first = std::ranges::find_if(all, lost); first != all.end()) kept.insert(*first);
-  }
+  const size_t stretches = std::max<size_t>(1, max / 2);
   std::vector<Point> result;
-  for (const size_t i : kept) result.push_back(points[i]);
+  for (size_t s = 0; s < stretches; ++s) {
+    const size_t begin = s * points.size() / stretches, end = (s + 1) * points.size() / stretches;
+    size_t low = end, high = end, lost = end;
+    for (size_t i = begin; i < end; ++i) {
+      const double y = points[i].y;
+      if (std::isnan(y)) {
+        lost = std::min(lost, i);
+        continue;
+      }
+      if (low == end || y < points[low].y) low = i;
+      if (high == end || y > points[high].y) high = i;
+    }
+    std::vector<size_t> kept{low, high, lost};
+    if (s == 0) kept.push_back(0);
+    if (s + 1 == stretches) kept.push_back(points.size() - 1);
+    std::ranges::sort(kept);
+    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+    for (const size_t i : kept)
+      if (i < end) result.push_back(points[i]);
+  }
   return result;
 }
 

@@ -71,6 +71,59 @@ Json mistake_of(const Run& run, const Prediction& p) {
           picture};
 }
 
+class FactsCheck {
+ public:
+  FactsCheck(const Json& facts, const std::string& path) : facts_(facts), path_(path) {}
+
+  void run() const {
+    if (facts_.value("version", Json()) != version)
+      fail("its version is not " + std::to_string(version));
+    for (const char* key : {"model", "data", "device", "command", "written", "ending"})
+      require(facts_, key, "text");
+    for (const char* key :
+         {"parameters", "processes", "updates_per_epoch", "steps_end", "forward_nodes"})
+      require(facts_, key, "a number");
+    require_rows(facts_, "memory", "tn");
+    require_rows(facts_, "seconds", "tn");
+    require_rows(facts_, "scratch", "tnnnn");
+    for (const char* key : {"classes", "training_pictures"})
+      for (const Json& item : require(facts_, key, "a list"))
+        if (!item.is_string()) fail("'" + std::string(key) + "' is not a list of texts");
+    for (const char* key : {"evaluated", "best"})
+      if (const Json evaluation = facts_.value(key, Json()); !evaluation.is_null()) {
+        for (const char* number : {"step", "epoch"}) require(evaluation, number, "a number");
+        require_rows(evaluation, "images", "ccn");
+        require_rows(evaluation, "mistakes", "tccnt");
+      }
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw UserError(path_ + ": " + what + "; remove it for a page without its part");
+  }
+  const Json& require(const Json& object, const std::string& key, std::string_view kind) const {
+    const auto value = object.find(key);
+    if (value == object.end()) fail("'" + key + "' is missing");
+    if (kind_of(*value) != kind) fail("'" + key + "' is not " + std::string(kind));
+    return *value;
+  }
+  // A letter of `form` for each value in a row: t text, n a count or number, c a class's index.
+  void require_rows(const Json& object, const std::string& key, std::string_view form) const {
+    const size_t classes = facts_["classes"].size();
+    for (const Json& row : require(object, key, "a list")) {
+      bool good = row.is_array() && row.size() == form.size();
+      for (size_t i = 0; good && i < form.size(); ++i)
+        good = form[i] == 't'   ? row[i].is_string()
+               : form[i] == 'n' ? row[i].is_number()
+                                : row[i].is_number_unsigned() && row[i].get<size_t>() < classes;
+      if (!good) fail("'" + key + "' has a row of another form");
+    }
+  }
+
+  const Json& facts_;
+  const std::string& path_;
+};
+
 }  // namespace
 
 Json facts_of(const Run& run) {
@@ -125,9 +178,7 @@ Json training_pictures_of(const Run& run) {
 
 Json parse_facts(const std::string& text, const std::string& path) {
   Json facts = parse_json_object(text, path);
-  if (facts.value("version", Json()) != version)
-    throw UserError(path + ": its version is not " + std::to_string(version) +
-                    "; remove it for a page without its part");
+  FactsCheck(facts, path).run();
   return facts;
 }
 

@@ -21,6 +21,36 @@ bool there_is(const fs::path& path) {
 
 }  // namespace
 
+std::string RunReport::name() const {
+  fs::path path = fs::path(folder).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  return path.filename();
+}
+
+bool RunReport::failed() const {
+  if (facts.is_null()) return false;
+  const Json& ending = facts["ending"];
+  return ending != "" && ending != finished && ending != stopped;
+}
+
+std::string RunReport::state() const {
+  const Json& epochs = metrics.epochs();
+  std::string after = " after " + counted(metrics.last_step(), "step");
+  if (!epochs.empty()) {
+    const int64_t last = epochs.back().value("epoch", 0);
+    after += ", " + std::to_string(last) + (last == 1 ? " epoch" : " epochs");
+  }
+  if (facts.is_null()) return "Logged" + after + ".";
+  const std::string ending = facts["ending"], written = facts["written"];
+  std::string text = "Ended by an error: " + ending;
+  if (ending.empty())
+    text = "Under way: step " + std::to_string(metrics.last_step()) + " of " +
+           facts["steps_end"].dump();
+  else if (!failed())
+    text = (ending == finished ? "Finished" : "Stopped") + after;
+  return text + ". Written " + written + " by barevision " BAREVISION_VERSION ".";
+}
+
 std::string facts_path(const std::string& folder) { return fs::path(folder) / "report.json"; }
 std::string page_path(const std::string& folder) { return fs::path(folder) / "report.html"; }
 

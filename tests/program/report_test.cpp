@@ -20,19 +20,20 @@ class ReportTest : public ProgramTest {
 
 TEST_F(ReportTest, ARunLeavesAPageAndAResumedOneRenewsIt) {
   go(short_run_ + "--epochs 2 --out run --profile --steps 7");
+  EXPECT_TRUE(has(page(), "Finished after 7 steps, 2 epochs."));
   for (const char* part :
-       {"\"last_step\":7,", "\"ending\":\"finished\"", "\"evaluated\":{\"step\":7,\"epoch\":2",
-        "\"airplane\"", "\"seconds\":[[\"", "data:image/png;base64,"})
+       {"\"evaluated\":{\"step\":7,\"epoch\":2", "<h3>Classes after epoch 2</h3>",
+        "<td>airplane</td>", "\"seconds\":[[\"", "data:image/png;base64,"})
     EXPECT_TRUE(has(page(), part));
   const std::string facts = contents(in("run/report.json"));
   EXPECT_TRUE(has(facts, "\"step\":7,\"epoch\":2"));
 
   std::filesystem::remove(in("run/report.html"));
   EXPECT_EQ(go("report run").output, "report: run/report.html\n");
-  EXPECT_TRUE(has(page(), "\"last_step\":7,"));
+  EXPECT_TRUE(has(page(), "Finished after 7 steps, 2 epochs."));
 
   go("--resume run --epochs 3");
-  EXPECT_TRUE(has(page(), "\"last_step\":15,"));
+  EXPECT_TRUE(has(page(), "Finished after 15 steps, 3 epochs."));
   EXPECT_EQ(names_in(in("run")).count("report.html.partial"), 0u);
 }
 
@@ -68,10 +69,10 @@ TEST_F(ReportTest, ADivergedRunSaysSo) {
   const Finished diverged =
       run(short_run_ + "--epochs 9 --optimizer sgd --lr 1e4 --save-every 1steps --out bad");
   ASSERT_EQ(diverged.code, 1) << diverged.output;
-  EXPECT_TRUE(has(page("bad"), "\"ending\":\"step "));
+  EXPECT_TRUE(has(page("bad"), "\"state\":\"Ended by an error: step "));
   EXPECT_TRUE(has(page("bad"), "not finite"));
   EXPECT_TRUE(has(go("report bad run --out both.html").output, "report: both.html"));
-  EXPECT_TRUE(has(contents(in("both.html")), "\"ending\":\"step "));
+  EXPECT_TRUE(has(contents(in("both.html")), "\"failed\":true"));
 }
 
 TEST_F(ReportTest, MistakesAreOneLine) {

@@ -20,8 +20,8 @@ class Browser : public testing::Test {
     if (std::system("command -v chromium >/dev/null") != 0)
       GTEST_SKIP() << "chromium is not installed: make deps-dev";
   }
-  // The document after its scripts have run; whole: without an error.
-  std::string drawn(const std::string& html, bool whole = true) {
+  // The document after its scripts have run, which must have no error.
+  std::string drawn(const std::string& html) {
     write_text(folder_ / "page.html", html);
     const std::string command =
         "timeout 300 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage"
@@ -33,7 +33,7 @@ class Browser : public testing::Test {
     for (size_t n; (n = fread(part.data(), 1, part.size(), pipe)) > 0;) dom.append(part, 0, n);
     EXPECT_EQ(pclose(pipe), 0);
     for (const std::string& line : split(contents(folder_ / "log"), '\n'))
-      EXPECT_TRUE(!whole || line.find("CONSOLE") == line.npos) << line;
+      EXPECT_EQ(line.find("CONSOLE"), line.npos) << line;
     std::smatch milliseconds;
     if (std::regex_search(dom, milliseconds, std::regex("data-drawn=\"([0-9]+)\"")))
       drawing_ms_ = std::stoi(milliseconds[1]);
@@ -67,11 +67,6 @@ TEST_F(Browser, DrawsAMarkForEachValue) {
   EXPECT_EQ(count(dom, "<rect"), 1);               // scratch
   EXPECT_EQ(count(dom, "<img"), 2);
   EXPECT_EQ(count(dom, "<script"), 0);
-  // Precision 3/4, recall 3/3, of 3 images; and of the dog.
-  for (const char* scores : {"0.750</td><td class=\"n\">1.000</td><td class=\"n\">0.857</td>"
-                             "<td class=\"n\">3</td>",
-                             "dog</th><td class=\"n\">0.000</td><td class=\"n\">0.000</td>"})
-    EXPECT_TRUE(has(dom, scores)) << scores;
   EXPECT_TRUE(has(dom, "Ended by an error: step 3: &lt;/script&gt;&lt;script&gt;alert(1)"));
   for (const char* wrong : {"NaN", "undefined", "Infinity", ">false<", "[object"})
     EXPECT_FALSE(has(dom, wrong)) << wrong;
@@ -120,25 +115,6 @@ TEST_F(Browser, ShowsTheBestEvaluationAndTheLast) {
   EXPECT_EQ(count(last, "<td class=\"miss\""), 1);
 }
 
-TEST_F(Browser, SaysHowTheRunEnded) {
-  Json facts = facts_with_hostile_names();
-  for (const auto& [ending, state] :
-       {std::pair{"finished", "Finished after 2 steps, 1 epoch. Written 2026-11-21 12:00 UTC by"},
-        {"stopped", "Stopped after 2 steps, 1 epoch. Written"},
-        {"", "Under way: step 2 of 4. Written"}}) {
-    facts["ending"] = ending;
-    EXPECT_TRUE(has(drawn(page(run(facts))), "<p class=\"state\">" + std::string(state)));
-  }
-}
-
-TEST_F(Browser, SaysWhatCannotBeDrawn) {
-  Json facts = facts_with_hostile_names();
-  facts["evaluated"]["images"] = Json::array({Json::array({7, 0, 3})});  // of two classes
-  const std::string dom = drawn(page(run(facts)), false);
-  EXPECT_EQ(count(dom, "<figure class=\"chart\""), 3);
-  EXPECT_TRUE(has(dom, "The rest can't be drawn; report.json may be damaged: "));
-}
-
 TEST_F(Browser, DrawsWhatThereIs) {
   RunReport bare = run(facts_with_hostile_names());
   bare.facts = nullptr;
@@ -160,14 +136,6 @@ TEST_F(Browser, ComparesRuns) {
   EXPECT_TRUE(has(dom, "<th scope=\"row\">lr</th><td>0.001</td>"));
   EXPECT_TRUE(has(dom, "<td>0.5</td></tr>"));
   EXPECT_EQ(count(dom, "<h2>Evaluation</h2>"), 0);
-}
-
-TEST_F(Browser, TellsRunsOfOneNameApart) {
-  const Json facts = facts_with_hostile_names();
-  const std::vector<RunReport> runs{run(facts, "a/run"), run(facts, "b/run"), run(facts, "c")};
-  const std::string dom = drawn(report_page(runs));
-  for (const std::string& label : {folder_ / "a/run", folder_ / "b/run", std::string("c")})
-    EXPECT_TRUE(has(dom, "</i>" + label + "</span>")) << label;
 }
 
 // 300 epochs, 1,000 classes: under 3 MB, drawn in under a second of the browser's time.

@@ -1,4 +1,4 @@
-// report.html: its data. browser_test.cpp draws it, report_test.cpp runs the program.
+// report.html: its data and tables. browser_test.cpp draws it, report_test.cpp runs the program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,28 +47,53 @@ class PageTest : public testing::Test {
 TEST_F(PageTest, WhatComesFromOutsideIsNeverMarkup) {
   const std::string html = page();
   EXPECT_EQ(html.find("<script>alert"), html.npos);
-  EXPECT_TRUE(has(html, "\"ending\":\"step 3: \\u003c/script>\\u003cscript>alert(1)"));
+  EXPECT_TRUE(has(html, "Ended by an error: step 3: \\u003c/script>\\u003cscript>alert(1)"));
+  EXPECT_TRUE(has(html, "<td>&lt;/script&gt;&lt;script&gt;alert(1)"));
   for (const char* elsewhere : {"src=\"http", "href", "@import", "url("})
     EXPECT_FALSE(has(html, elsewhere)) << elsewhere;
 }
 
-TEST_F(PageTest, MetricsAloneMakeAPage) {
-  std::filesystem::remove(in("report.json"));
-  EXPECT_TRUE(has(page(), "\"last_step\":2,"));
-  EXPECT_TRUE(has(page(), "\"report\":null"));
+TEST_F(PageTest, TablesNeedNoScript) {
+  const std::string html = page();
+  for (const char* part :
+       {"<noscript><main><h1>", "<th>train_loss</th>", "<td>1.5</td>",
+        "<h3>Classes after epoch 1</h3>", "<td>dog</td><td>0</td><td>0</td><td>0</td><td>1</td>",
+        "<td>lr</td><td>0.001</td>", "<td>classes</td><td>[&quot;a&quot;]</td>"})
+    EXPECT_TRUE(has(html, part)) << part;
 }
 
-TEST_F(PageTest, PicturesAreNotCompared) {
-  const RunReport run = load_run(folder_.path());
-  EXPECT_TRUE(has(report_page({&run, 1}), "base64,"));
-  EXPECT_FALSE(has(report_page(std::vector<RunReport>{run, run}), "base64,"));
+TEST_F(PageTest, MetricsAloneMakeAPage) {
+  std::filesystem::remove(in("report.json"));
+  const std::string html = page();
+  EXPECT_TRUE(has(html, "Logged after 2 steps, 1 epoch."));
+  EXPECT_TRUE(has(html, "<h3>Epochs</h3>"));
+  EXPECT_FALSE(has(html, "<h3>Classes after"));
+  EXPECT_TRUE(has(html, "\"report\":null"));
+}
+
+TEST_F(PageTest, RunsOfOneNameAreToldApartByTheirPaths) {
+  const TemporaryFolder other;
+  write_run(other / "run", facts_);
+  write_run(folder_ / "run", facts_);
+  const std::vector<RunReport> runs{load_run(folder_ / "run"), load_run(other / "run")};
+  const std::string html = report_page(runs);
+  EXPECT_TRUE(has(html, "<title>2 runs compared</title>"));
+  EXPECT_TRUE(has(html, "\"label\":\"" + (other / "run") + "\""));
+  EXPECT_FALSE(has(html, "base64,AA"));  // pictures aren't compared
 }
 
 TEST_F(PageTest, FactsOfAnotherFormAreRefused) {
   const std::string text = to_line(facts_);
   EXPECT_EQ(to_line(parse_facts(text, "f")), text);
-  const std::string newer = replaced(text, "\"version\":1", "\"version\":7");
-  EXPECT_TRUE(is_line(error_of([&] { parse_facts(newer, "f"); }), "f: its version is not 1"));
+  const auto error = [&](const std::string& from, const std::string& to) {
+    return error_of([&] { parse_facts(replaced(text, from, to), "f"); });
+  };
+  EXPECT_TRUE(is_line(error("[1,0,1]", "[2,0,1]"), "f: 'images' has a row of another form"));
+  EXPECT_TRUE(is_line(error("[1,0,1]", "[1,0]"), "f: 'images' has a row of another form"));
+  EXPECT_TRUE(is_line(error("[\"weights\",4000]", "[4000]"), "f: 'memory' has a row of another"));
+  EXPECT_TRUE(is_line(error("\"version\":1", "\"version\":7"), "f: its version is not 1"));
+  EXPECT_TRUE(is_line(error("\"device\":", "\"divice\":"), "f: 'device' is missing"));
+  EXPECT_TRUE(is_line(error("\"dog\"]", "7]"), "f: 'classes' is not a list of texts"));
   EXPECT_TRUE(
       is_line(error_of([&] { parse_facts(text.substr(0, 300), "f"); }), "this is not JSON"));
 }
@@ -111,9 +136,9 @@ TEST_F(PageTest, APageAppearsWholeOrNotAtAll) {
 
 TEST(DataUri, HoldsAPicture) {
   const std::string begin = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAA";
-  EXPECT_TRUE(data_uri(black_image(10, 30), 90).starts_with(begin + "AB4AAAAK"));    // as it is
+  EXPECT_TRUE(data_uri(black_image(10, 30), 90).starts_with(begin + "AFoAAAAe"));    // 90 x 30
   EXPECT_TRUE(data_uri(black_image(300, 100), 90).starts_with(begin + "AB4AAABa"));  // 30 x 90
-  const std::string text = data_uri(black_image(50, 50), 90);
+  const std::string text = data_uri(black_image(50, 50), 90);                        // as it is
   EXPECT_TRUE(text.starts_with(begin + "ADIAAAAy"));
   EXPECT_EQ((text.size() - std::string("data:image/png;base64,").size()) % 4, 0u);
 }
