@@ -40,11 +40,11 @@ $(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(obj
 # this word in their name.
 racecheck: $(BUILD)/racecheck
 	@BAREVISION_TEST_SMALL=1 SIMT_TIMEOUT=300 SIMT_RACES=1000000 $(BUILD)/racecheck $(FILTER)
-$(BUILD)/racecheck: $(call watched,$(filter kernels/%.cu,$(gpu_sources))) $(objects) $(cuda_objects)
+$(BUILD)/racecheck: $(call watched,$(filter kernels/%.cu,$(gpu_sources)))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
 # In every `make test`: the kernels of these files alone, since a second build of all takes minutes.
 watched_in_tests := $(patsubst %,kernels/%.cu,layers/layernorm layers/batchnorm cuda/column_sums cuda/moments training/loss)
-$(BUILD)/racecheck_tests: $(call watched,$(watched_in_tests)) $(objects) $(cuda_objects)
+$(BUILD)/racecheck_tests: $(call watched,$(watched_in_tests))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "simt/device/control.h"
 #include "simt/races/races.h"
 
 namespace simt {
@@ -92,7 +93,10 @@ std::string missed() {
 void at_exit(int status, void*) {
   const std::string text = status == 0 ? missed() : "";
   std::fflush(nullptr);
-  if (!text.empty()) std::fprintf(stderr, "simt: %s\n", text.c_str());
+  if (!text.empty())
+    std::fprintf(stderr, "simt: %s\n", text.c_str());
+  else if (status == 0 && !launches())
+    std::fprintf(stderr, "simt: no kernel was launched\n");
   bool races = false;
   if constexpr (watching) {
     const std::string words = Races::instance().last_words();

@@ -20,7 +20,10 @@ bool is_same(Site a, Site b) {
          !std::strcmp(a.file_name(), b.file_name());
 }
 
-Place place_of(Site site) { return Races::place_of_site(std::bit_cast<void*>(site)); }
+Place place_of(Site site) {
+  if constexpr (watching) return Races::place_of_site(std::bit_cast<void*>(site));
+  return Place(site.line());  // no one looks at it
+}
 
 void land(const Copy& copy) {
   if (copy.from_bytes) std::memcpy(copy.to, copy.from, copy.from_bytes);

@@ -5,6 +5,7 @@
 
 #include "simt/counters/recorder.h"
 #include "simt/device/control.h"
+#include "simt/races/races.h"
 
 namespace simt::host {
 
@@ -266,11 +267,13 @@ void take_modules() {
 
 }  // namespace
 
-cudaError_t host::launch_work(WorkPtr work, cudaStream_t stream) {
+cudaError_t host::launch_work(WorkPtr work, cudaStream_t stream, size_t* number) {
   return call("launch", [&](Lock& lock) {
     SimtStream& s = resolve(stream);
     take_modules();
     if (!s.capture) ++runtime().launches;
+    if constexpr (watching)
+      if (number && !s.capture) *number = Races::instance().issue();
     submit(lock, "a kernel", s, std::move(work));
   });
 }
@@ -287,9 +290,14 @@ cudaError_t launch(Launch l, cudaStream_t stream) {
   if constexpr (counting)
     if (!kernels_run_at_all) return count_launch(l.name.c_str()), cudaSuccess;
   std::string name = l.name;
-  return launch_work(std::make_shared<const Work>(
-                         Work{Kind::kernel, std::move(name), [l = std::move(l)] { run(l); }}),
-                     stream);
+  const auto number = std::make_shared<size_t>(0);
+  const auto run_it = [l = std::move(l), number] {
+    if constexpr (watching) Races::instance().runs_next(*number);
+    run(l);
+  };
+  return launch_work(
+      std::make_shared<const Work>(Work{Kind::kernel, std::move(name), std::move(run_it)}), stream,
+      number.get());
 }
 cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t stream) {
   return launch_work(

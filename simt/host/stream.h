@@ -70,8 +70,9 @@ SimtEvent& resolve(cudaEvent_t);
 // The operations on which one queued now depends.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
-// Queues a kernel, or other work like one.
-cudaError_t launch_work(WorkPtr, cudaStream_t);
+// Queues a kernel, or other work like one. `number`: of the launch, unless it is captured, for
+// races.h.
+cudaError_t launch_work(WorkPtr, cudaStream_t, size_t* number = nullptr);
 // The host waits until all work queued on the stream is done.
 void synchronize(Lock&, const std::vector<OperationPtr>&);
 

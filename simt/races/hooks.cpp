@@ -44,7 +44,10 @@ void check_poison(Touch, const void*, size_t) {}
 [[gnu::always_inline]] inline void note(const void* place, Touch touch, size_t bytes, const void* p,
                                         bool is_flag = false) {
   check_poison(touch, p, bytes);
-  if (Races::runs()) Races::instance().note(Races::place_of(place), touch, p, bytes, is_flag);
+  if (Races::runs())
+    Races::instance().note(Races::place_of(place), touch, p, bytes, is_flag);
+  else if (Races::is_one_queued())
+    Races::instance().note_host(Races::place_of(place), touch, p, bytes);
 }
 
 }  // namespace

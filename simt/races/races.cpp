@@ -12,8 +12,11 @@ namespace {
 
 // More would take minutes. The count doesn't depend on time, so that neither does what is found.
 size_t most_accesses() {
-  const char* set = std::getenv("SIMT_RACES");
-  return (set ? std::strtoull(set, nullptr, 10) : 300) * 1'000'000;
+  static const size_t most = [] {
+    const char* set = std::getenv("SIMT_RACES");
+    return (set ? std::strtoull(set, nullptr, 10) : 200) * 1'000'000;
+  }();
+  return most;
 }
 
 bool is_write(Touch touch) { return touch != Touch::read; }
@@ -27,10 +30,10 @@ Races& Races::instance() {
 
 // ---- Launches and blocks ------------------------------------------------------------------------
 void Races::begin_launch(const std::string& kernel, const std::array<unsigned, 3>& block_shape) {
-  static const size_t most = most_accesses();
-  stopped_ |= accesses_ >= most;
+  stopped_ |= accesses_ >= most_accesses();
   launches_ += !stopped_;
   kernel_ = kernel, block_shape_ = block_shape;
+  if (number_) --queued_;
   blocks_.clear();
   shadow_.clear();
   clocks_.begin_launch();
@@ -114,7 +117,10 @@ void Races::note(Place place, Touch kind, const void* address, size_t bytes, boo
   const auto begin = reinterpret_cast<uintptr_t>(address);
   Access a{place, kind, false, where(begin), begin, bytes};
   if (a.where == Where::elsewhere) return;
-  ++accesses_;
+  if (++accesses_ > most_accesses()) {
+    stopped_ = true, me_ = nobody;
+    return;
+  }
   const bool is_atomic = kind == Touch::atomic;
   a.is_strong = is_atomic || (is_flag && !a.in_shared());
   each_cell(begin, bytes, a.in_shared(),
@@ -125,6 +131,7 @@ void Races::note(Place place, Touch kind, const void* address, size_t bytes, boo
 }
 
 void Races::touch(Cell& c, uintptr_t address, const Access& a) {
+  if (number_ && a.where == Where::device && !host_.empty()) check_host(address, a);
   if (a.in_shared() && !c.written && a.touch != Touch::write && a.touch != Touch::copy &&
       places_.insert(a.place).second)
     unwritten_.push_back({.address = address,
@@ -225,6 +232,44 @@ void Races::settle_now() {
       !std::memcmp(before_.data(), reinterpret_cast<const void*>(over_), over_bytes_);
   over_bytes_ = 0;
   if (!is_same) add(std::move(over_race_), over_where_);
+}
+
+// ---- Managed memory -----------------------------------------------------------------------------
+size_t Races::issue() {
+  const std::lock_guard lock(host_mutex_);
+  ++queued_;
+  return ++issued_;
+}
+
+void Races::note_host(Place place, Touch touch, const void* address, size_t bytes) {
+  if (!is_device_address || !is_device_address(address)) return;
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const std::lock_guard lock(host_mutex_);
+  for (uintptr_t at = begin / Shadow::word; at <= (begin + bytes - 1) / Shadow::word; ++at) {
+    HostTouches& h = host_[at];
+    if (touch == Touch::read)
+      h.reads = issued_, h.read = place;
+    else
+      h.writes = issued_, h.write = place;
+  }
+}
+
+// The host touched it after this launch was queued, without waiting for it.
+void Races::check_host(uintptr_t address, const Access& a) {
+  const auto found = host_.find(address / Shadow::word);
+  if (found == host_.end()) return;
+  const HostTouches& h = found->second;
+  const auto race = [&](size_t last, Place place, Touch touch) {
+    if (last < number_ || !is_new(place, a.place)) return;
+    add({.address = address,
+         .missing = "nothing waited for the kernel (cudaDeviceSynchronize)",
+         .first = {touch, place, host, 0},
+         .second = me(a),
+         .has_first = true},
+        a.where);
+  };
+  race(h.writes, h.write, Touch::write);
+  if (is_write(a.touch)) race(h.reads, h.read, Touch::read);
 }
 
 // ---- Asynchronous copies ------------------------------------------------------------------------

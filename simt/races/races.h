@@ -8,11 +8,14 @@
 // __syncwarp() relied on them. Of the blocks that have read a word, two are remembered.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -41,10 +44,15 @@ class Races {
   static Races& instance();
   // Whether a kernel's own code runs on this host thread: checked before each note().
   static bool runs() { return me_ != nobody; }
+  // Whether a launch is queued, so that managed memory that the host touches may race with it.
+  static bool is_one_queued() { return queued_.load(std::memory_order_relaxed) != 0; }
   static Place place_of(const void* in_program);
   static Place place_of_site(const void* site);
 
   // ---- Events --------------------------------------------------------------------------------
+  size_t issue();  // a launch is queued; its number
+  void runs_next(size_t number) { number_ = number; }
+  void note_host(Place, Touch, const void* address, size_t bytes);
   void begin_launch(const std::string& kernel, const std::array<unsigned, 3>& block_shape);
   void end_launch();  // prints what was found
   void begin_block(const std::array<unsigned, 3>& index, unsigned threads);
@@ -54,8 +62,12 @@ class Races {
   void resume(unsigned thread) { settle(), me_ = stopped_ ? nobody : thread; }
   void pause() { settle(), me_ = nobody; }  // accesses from here on are not the kernel's
 
-  void wait_all() { clocks_.wait_all(); }
-  void wait(const std::vector<unsigned>& threads) { clocks_.wait(threads); }
+  void wait_all() {
+    if (!stopped_) clocks_.wait_all();
+  }
+  void wait(const std::vector<unsigned>& threads) {
+    if (!stopped_) clocks_.wait(threads);
+  }
   void fence(Scope scope) { clocks_.fence(me_, scope); }
   // A flag: atomic or volatile.
   void note(Place, Touch, const void* address, size_t bytes, bool is_flag = false);
@@ -98,6 +110,7 @@ class Races {
     return !places_.contains(uint64_t{first} << 32 | second);
   }
   void add(Race, Where);
+  void check_host(uintptr_t address, const Access&);
   Party me(const Access& a) const { return {a.touch, a.place, me_, blocks_.size() - 1}; }
   std::string missing(const Party& first, bool in_flight) const;
   std::string name(uintptr_t address, Where) const;
@@ -110,7 +123,7 @@ class Races {
   void settle_now();
   void expect_same(Race, const Access&);
 
-  static constexpr unsigned nobody = ~0u;
+  static constexpr unsigned nobody = ~0u, host = ~1u;  // instead of a thread
   static constinit inline thread_local unsigned me_ = nobody;
 
   Clocks clocks_;
@@ -125,6 +138,17 @@ class Races {
   std::vector<std::array<unsigned, 3>> blocks_;
   size_t launches_ = 0, accesses_ = 0;
   bool stopped_ = false;
+
+  // The host's accesses to managed memory while launches were queued, by words: their place, and
+  // the last launch before them.
+  struct HostTouches {
+    size_t reads = 0, writes = 0;
+    Place read = 0, write = 0;
+  };
+  static inline std::atomic<size_t> queued_ = 0;
+  size_t issued_ = 0, number_ = 0;
+  std::unordered_map<uintptr_t, HostTouches> host_;
+  std::mutex host_mutex_;
 
   std::deque<Race> races_;               // of the launch
   std::unordered_set<uint64_t> places_;  // pairs that are in races_ or were

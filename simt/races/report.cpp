@@ -161,6 +161,7 @@ void Races::add(Race race, Where where) {
 
 std::string Races::words(const Party& p, const std::string& line) const {
   constexpr const char* touches[] = {"read", "write", "atomic", "cp.async"};
+  if (p.thread == host) return std::string(touches[int(p.touch)]) + " at " + line + " by the host";
   const auto [x, y, z] = block_shape_;
   (void)z;
   return std::string(touches[int(p.touch)]) + " at " + line + " by thread " +
@@ -169,6 +170,8 @@ std::string Races::words(const Party& p, const std::string& line) const {
 }
 
 void Races::end_launch() {
+  number_ = 0;
+  if (!queued_) host_.clear();
   if (races_.empty()) return;
   std::set<Place> places;
   for (const Race& r : races_) {
@@ -199,7 +202,7 @@ std::string Races::last_words() const {
   if (all > most_printed)
     return "and " + std::to_string(all - most_printed) + " more pairs of places that race";
   if (all) return std::to_string(all) + (all == 1 ? " race" : " races");
-  if (stopped_)
+  if (stopped_ && accesses_)
     return "no race found, but only the first " + std::to_string(accesses_ / 1'000'000) +
            " million accesses were watched (SIMT_RACES)";
   return "";

@@ -49,6 +49,7 @@ class Watch : public testing::EmptyTestEventListener {
 }  // namespace
 
 int main(int count, char** words) {
+  GTEST_FLAG_SET(brief, true);
   testing::InitGoogleTest(&count, words);
   const std::string word = count > 1 ? words[1] : "";
   std::set<std::string> operations, chosen;
@@ -71,7 +72,6 @@ int main(int count, char** words) {
     std::printf("racecheck: %s\n",
                 bv::join(std::vector<std::string>(chosen.begin(), chosen.end()), ", ").c_str());
   GTEST_FLAG_SET(filter, suite + ".*" + word + "*");
-  GTEST_FLAG_SET(brief, true);
   testing::UnitTest::GetInstance()->listeners().Append(new Watch);
   const int code = RUN_ALL_TESTS();
   const simt::Races& races = simt::Races::instance();

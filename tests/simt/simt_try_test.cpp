@@ -36,7 +36,15 @@ const Example examples[] = {
       "simt: " + folder + "vector_add.cu:11: a read of 4 bytes where it owns none\n",
       "simt: vector_add: block (7,0,0): thread (104,0,0)"}},
     {"reduction", 0, {"0 + 1 + ... + 999 = 499500, should be 499500\n"}},
-    {"reduction.FORGET_BARRIER", 1, {"0 + 1 + ... + 999 = 14844, should be 499500\n"}},
+    {"reduction.FORGET_BARRIER",
+     1,
+     {"simt: block_sums: a race for partial[1]: no __syncwarp() or barrier between them\n"
+      "  read at " +
+          folder +
+          "reduction.cu:25 by thread (0,0,0) of block (0,0,0) and\n"
+          "  write at " +
+          folder + "reduction.cu:25 by thread (1,0,0) of block (0,0,0)\n",
+      "0 + 1 + ... + 999 = 14844, should be 499500\n"}},
     {"reduction.BARRIER_IN_A_BRANCH",
      1,
      {"block_sums: block (0,0,0): thread (0,0,0) waits at " + folder + "reduction.cu:22:",
@@ -47,7 +55,12 @@ const Example examples[] = {
     {"matrix_product.PAD",
      0,
      {"matrix_product: 0 of 9216 wrong; turns to store a row of a_tile: 1\n"}},
-    {"matrix_product.FORGET_BARRIER", 1, {"matrix_product: 9063 of 9216 wrong"}},
+    {"matrix_product.FORGET_BARRIER",
+     1,
+     {"matrix_product: a race for b_tile[0][0]: no barrier between them\n  write at " + folder +
+          "matrix_product.cu:38 by thread (0,0,0) of block (0,0,0) and\n  read at " + folder +
+          "matrix_product.cu:40 by thread (0,1,0) of block (0,0,0)\n",
+      "matrix_product: 9063 of 9216 wrong", "simt: 2 races\n"}},
 };
 
 class SimtExamples : public testing::TestWithParam<Example> {};
@@ -206,17 +219,157 @@ int main(int words, char**) {
   EXPECT_TRUE(has(host.output, "weigh.cu:18: a read where it owns no memory"));
 }
 
-TEST(SimtTry, WhatTheStandInLeavesOutSaysSo) {
+TEST(SimtTry, WhatTheStandInLacksIsNamedInOneLine) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   const TemporaryFolder scratch;
-  write_text(scratch / "left_out.cu",
-             "__global__ void add(float* x) { atomicAdd(x, 1.f); }\n"
-             "int main() {\n  float* x;\n  cudaMallocManaged(&x, 4);\n}\n");
-  const Ended end = shell(make_try("FILE=" + (scratch / "left_out.cu")));
+  const std::string file = scratch / "left_out.cu";
+  const auto says = [&](const std::string& code, const std::string& line) {
+    write_text(file, code);
+    const Ended end = shell(make_try("FILE=" + file));
+    EXPECT_EQ(end.code, 2);
+    EXPECT_EQ(end.output.substr(0, end.output.find("make: ")), line + "\n");
+  };
+  const std::string at = "try: " + file;
+  says(
+      "__global__ void add(float* x) {\n  atomicAdd(x, 1.f);\n  asm volatile(\"bar.sync 0;\");\n"
+      "  atomicAdd(x, 2.f);\n}\nint main() { cudaMemcpy2D(0, 0, 0, 0, 0, 0, "
+      "cudaMemcpyDeviceToHost); }\n",
+      at +
+          ":2: the stand-in lacks atomicAdd: atomics are for integers of 4 and 8 bytes: sums of "
+          "floats would depend on the order\n" +
+          at +
+          ":3: the stand-in lacks asm: inline PTX is left out; kernels/cuda/ptx.cuh has cp.async, "
+          "ldmatrix and mma\n" +
+          at + ":6: the stand-in lacks cudaMemcpy2D: copies have one dimension: cudaMemcpy");
+  says("#include <cooperative_groups.h>\nint main() {}\n",
+       at + ":1: the stand-in lacks cooperative_groups.h: cooperative groups are left out; "
+            "__syncthreads() and __syncwarp() are there");
+  says("__global__ void f() {}\n", at + " has no main(): make try runs whole programs");
+}
+
+// g++'s own words: the file is at fault, not the stand-in.
+TEST(SimtTry, AFileThatDoesNotCompile) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  const std::string file = scratch / "slip.cu";
+  write_text(file, "int main() {\n  return exit_code;\n}\n");
+  const Ended end = shell(make_try("FILE=" + file));
   EXPECT_EQ(end.code, 2);
-  EXPECT_TRUE(has(end.output, "left_out.cu:1:42:   required from here"));
-  EXPECT_TRUE(has(end.output, "no atomics on floats on the stand-in"));
-  EXPECT_TRUE(has(end.output, "no managed memory on the stand-in: use cudaMalloc and cudaMemcpy"));
+  EXPECT_TRUE(has(end.output, file + ":2:10: error: 'exit_code' was not declared in this scope"));
+}
+
+TEST(SimtTry, AFileWithoutAKernel) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  write_text(scratch / "none.cu", "int main() {}\n");
+  const Ended end = shell(make_try("FILE=" + (scratch / "none.cu")));
+  EXPECT_EQ(end.code, 0);
+  EXPECT_EQ(end.output, "simt: no kernel was launched\n");
+}
+
+// The tutorial with which many begin; the argument leaves out its wait.
+TEST(SimtTry, ManagedMemory) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  const std::string file = scratch / "first.cu";
+  write_text(file, R"(#include <cstdio>
+__managed__ int calls;
+__global__ void add(int n, float* x, float* y) {
+  for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = x[i] + y[i];
+  if (threadIdx.x == 0) ++calls;
+}
+int main(int words, char**) {
+  const int n = 1000;
+  float *x, *y;
+  cudaMallocManaged(&x, n * sizeof(float));
+  cudaMallocManaged(&y, n * sizeof(float));
+  for (int i = 0; i < n; i++) x[i] = 1, y[i] = 2;
+  cudaMemPrefetchAsync(x, n * sizeof(float), 0);
+  add<<<1, 256>>>(n, x, y);
+  if (words == 1) cudaDeviceSynchronize();
+  const float last = y[n - 1];
+  cudaFree(x);
+  printf("%g, %d call\n", last, calls);
+}
+)");
+  const Ended good = shell(make_try("FILE=" + file));
+  EXPECT_EQ(good.output, "3, 1 call\n");
+  const Ended early = shell(make_try("FILE=" + file + " ARGS=early"));
+  EXPECT_EQ(early.code, 2);
+  EXPECT_TRUE(has(early.output, "2, 1 call\n"));
+  EXPECT_TRUE(has(early.output,
+                  "simt: add: a race for y[999]: nothing waited for the kernel "
+                  "(cudaDeviceSynchronize)\n  read at " +
+                      file + ":16 by the host and\n  write at " + file + ":4 by thread (231,0,0)"));
+}
+
+TEST(SimtTry, TheProjectsOwnHeaders) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  write_text(scratch / "total.cu", R"(#include <cstdio>
+#include "kernels/cuda/reduce.cuh"
+using namespace bv::BAREVISION_GPU;
+struct Scratch {
+  int sums[8];
+};
+__global__ void total(int* x) {
+  const int sum = block_sum<256>(int(threadIdx.x), shared<Scratch>().sums);
+  if (threadIdx.x == 0) *x = sum;
+}
+int main() {
+  int *x, sum = 0;
+  check(cudaMalloc(&x, sizeof sum), "x");
+  launch<total>(1, 256, sizeof(Scratch), nullptr, x);
+  cudaMemcpy(&sum, x, sizeof sum, cudaMemcpyDeviceToHost);
+  printf("%d\n", sum);
+}
+)");
+  EXPECT_EQ(shell(make_try("FILE=" + (scratch / "total.cu"))).output, "32640\n");
+}
+
+// Reads of shared memory that was never written, races for a variable of the program, and how many
+// accesses are watched.
+TEST(SimtTry, OtherRaces) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  const std::string file = scratch / "others.cu";
+  write_text(file, R"(__device__ int count;
+__global__ void unwritten(int* x) {
+  __shared__ int tile[4][8];
+  if (threadIdx.x < 31) tile[threadIdx.x / 8][threadIdx.x % 8] = 1;
+  __syncthreads();
+  x[threadIdx.x] = tile[threadIdx.x / 8][threadIdx.x % 8];
+}
+__global__ void counts() { count = count + 1; }
+__global__ void many(int* x) {
+  for (int i = 0; i < 100000; ++i) x[threadIdx.x] = i;
+}
+int main(int, char** words) {
+  int* x;
+  cudaMalloc((void**)&x, 128);
+  if (words[1][0] == 'u') unwritten<<<1, 32>>>(x);
+  if (words[1][0] == 'c') counts<<<2, 1>>>();
+  if (words[1][0] == 'm') many<<<1, 32>>>(x);
+  cudaDeviceSynchronize();
+}
+)");
+  const Ended unwritten = shell(make_try("FILE=" + file + " ARGS=u"));
+  EXPECT_EQ(unwritten.code, 2);
+  EXPECT_TRUE(has(unwritten.output,
+                  "simt: unwritten: tile[3][7] is read but was never written\n"
+                  "  read at " +
+                      file + ":6 by thread (31,0,0) of block (0,0,0)\n"));
+  const std::string program = build_folder() + "/try/programs/run/others ";
+  EXPECT_TRUE(has(shell(program + "c").output,
+                  "simt: counts: a race for count: no fence and atomic between these blocks\n"
+                  "  write at " +
+                      file + ":8 by thread (0,0,0) of block (0,0,0) and\n  read at " + file +
+                      ":8 by thread (0,0,0) of block (1,0,0)\n"));
+  const Ended many = shell("SIMT_RACES=1 " + program + "m");
+  EXPECT_EQ(many.code, 0);
+  EXPECT_EQ(many.output,
+            "simt: no race found, but only the first 1 million accesses were watched "
+            "(SIMT_RACES)\n");
 }
 
 TEST(SimtTry, GdbSeesTheThreadsOfABlock) {

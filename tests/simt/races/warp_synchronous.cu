@@ -5,6 +5,7 @@ __global__ void warp_sums(int* x) {
   const int lane = threadIdx.x;
   sums[lane] = x[lane];
   sums[lane + 32] = 0;
+  __syncwarp();
   for (int half = 16; half; half /= 2) sums[lane] = sums[lane] + sums[lane + half];  // (1)(2)
   x[lane] = sums[lane];
 }
