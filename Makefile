@@ -15,6 +15,8 @@
 #: make bench        time of each kernel; ARGS="--model resnet50 --filter conv"
 #: make counters     sectors, bank conflicts, launches, counted without a GPU;
 #:                   FILTER=layernorm_forward shows one, UPDATE=1 writes the table
+#: make racecheck    the kernels' small tests, each access watched for races;
+#:                   FILTER=layernorm: an operation's
 #: make resources    registers, shared memory, occupancy; UPDATE=1 as above
 #: make debug        build/debug/tests, unoptimised, for gdb: docs/kernels.md
 #:
