@@ -216,7 +216,9 @@ class Supervisor {
     if (ending_) return;
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (WIFEXITED(status) && (code == 0 || is_stop_code(code))) {
-      if (code != 0) verdict_ = code;  // the others may still be saving
+      // The others may still be saving. One that they told to stop before it had the signal says
+      // SIGTERM.
+      if (code != 0) verdict_ = stopping_ ? 128 + stopping_ : code;
       if (!leaving_) leaving_ = Clock::now();
       return;
     }

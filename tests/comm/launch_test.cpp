@@ -124,6 +124,13 @@ TEST(Launch, CtrlCToTheWholeGroupStopsInOrder) {
   EXPECT_EQ(count(ending.errors, "rank"), 0u) << ending.errors;
 }
 
+TEST(Launch, EndsWithTheSignalThatItPassedOn) {
+  Child run = launcher(2, "told");
+  wait_until_up(run);
+  kill(run.pid(), SIGINT);
+  end_of(run, 128 + SIGINT);
+}
+
 TEST(Launch, ARepeatedSignalIsOneRequestUnlessItComesLater) {
   Child worker([] {
     catch_stop_signals();

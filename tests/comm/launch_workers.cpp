@@ -73,7 +73,18 @@ int train(const Words& words) {
   return 128 + (stop_signal() ? stop_signal() : SIGTERM);
 }
 
-// last_way RANK: that rank is stopped after it has left the run
+// told: at a stop signal rank 0 ends first; rank 1 as one that it has told to stop
+int told(const Words&) {
+  catch_stop_signals();
+  const int rank = own_world().rank;
+  std::fprintf(stderr, "up %d\n", rank);
+  wait_until([] { return stop_signal() != 0; });
+  if (rank == 0) return 128 + stop_signal();
+  wait_until([] { return children_of(getppid()).size() == 1; });
+  return 128 + SIGTERM;
+}
+
+// last_way RANK: that rank is stopped once it has left the run
 int last_way(const Words& words) {
   World world = own_world();
   connect_hosts(world, 1 << 16, hang)->barrier();
@@ -205,6 +216,7 @@ __attribute__((constructor)) void be_a_worker() {
       {"channels", run_channels},
       {"pipelined", run_pipelined},
       {"pipelined-orders", run_pipelined_orders},
+      {"told", told},
       {"last_way", last_way},
       {"sum", sum},
       {"affinity", affinity},
