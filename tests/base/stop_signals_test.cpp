@@ -134,7 +134,7 @@ class Beginning : public Hook {
   Strings& points_;
 };
 
-class StoppedEvaluation : public ProgramTest {
+class StoppedEvaluation : public ShallowProgramTest {
  protected:
   // Five updates per epoch, five batches per evaluation.
   void SetUp() override { make_cifar(in("data"), 44, 40); }

@@ -149,10 +149,17 @@ std::vector<double> losses(const std::string& run) {
 void ProgramTest::change_model(const std::string& model, const std::string& from,
                                const std::string& to) {
   const char* const set = std::getenv("BAREVISION_MODELS");
-  models_ = set ? set : "models";
+  if (models_.empty()) models_ = set ? set : "models";
   const std::string file = "/" + model + ".json";
   write_text(in("models") + file, replaced(contents(models_ + file), from, to));
   setenv("BAREVISION_MODELS", in("models").c_str(), 1);
+}
+
+ShallowProgramTest::ShallowProgramTest() {
+  change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
+  for (const auto& entry : std::filesystem::directory_iterator(models_))
+    if (entry.path().extension() == ".json" && entry.path().stem() != "vit_tiny")
+      std::filesystem::copy(entry.path(), in("models"));
 }
 
 void make_cifar(const std::string& folder, int train, int val) {

@@ -83,4 +83,11 @@ class ProgramTest : public testing::Test {
   std::string models_;  // BAREVISION_MODELS before change_model
 };
 
+// Runs whose model may be anyone's: the first three blocks of vit_tiny, a quarter of its weights
+// to draw, update and save. Other models as they are.
+class ShallowProgramTest : public ProgramTest {
+ protected:
+  ShallowProgramTest();
+};
+
 }  // namespace bv::test

@@ -15,7 +15,7 @@ namespace {
 // Runs until it is stopped.
 const std::string endless = on_vit + "--data synthetic --batch 4 --steps 100000 --out run ";
 
-class ProgramFaults : public ProgramTest {
+class ProgramFaults : public ShallowProgramTest {
  protected:
   Finished resume(int64_t steps) const {
     return go("--resume run --steps " + std::to_string(steps));
@@ -121,7 +121,7 @@ TEST_F(ProgramFaults, RankZeroStoppedInASaveIsNoticed) {
 }
 
 TEST_F(ProgramFaults, AFullDisk) {
-  const SmallDisk disk(in("disk"), "40m");  // a checkpoint without moments takes 22 MB
+  const SmallDisk disk(in("disk"), "10m");  // a checkpoint without moments takes 6 MB
   if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
   const Finished end = run(on_vit + "--data synthetic --batch 4 --steps 6 " +
                            "--optimizer sgd --momentum 0 " + "--save-every 2steps --out disk/run");

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 const std::string short_steps = on_vit + "--data synthetic --batch 4 --optimizer sgd ";
 const std::string endless = short_steps + "--steps 100000 --out run ";
 
-class ProgramFolder : public ProgramTest {
+class ProgramFolder : public ShallowProgramTest {
  protected:
   void kill_at_step_2(const std::string& words) const {
     Program run(folder_.path(), words);

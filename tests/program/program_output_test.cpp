@@ -15,7 +15,7 @@ namespace {
 
 const std::string two = "-n 2 " + on_vit + "--data synthetic --batch 4 --out run ";
 
-class ProgramOutput : public ProgramTest {
+class ProgramOutput : public ShallowProgramTest {
  protected:
   void expect_steps(int steps) const {
     EXPECT_EQ(metric(in("run"), "step", "step").size(), size_t(steps));

@@ -27,7 +27,7 @@ const std::string random_all =
     "--drop-path-rate .1 --augment strong --color-jitter .4,.3,.2,.1 --vflip .3 ";
 const std::string on_cifar = on_vit + "--data cifar --warmup-steps 2 ";
 
-class ProgramRuns : public ProgramTest {
+class ProgramRuns : public ShallowProgramTest {
  protected:
   ProgramRuns() { make_cifar(in("cifar")); }
   // The files exist and are identical.

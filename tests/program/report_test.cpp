@@ -4,7 +4,7 @@
 namespace bv::test {
 namespace {
 
-class ReportTest : public ProgramTest {
+class ReportTest : public ShallowProgramTest {
  protected:
   ReportTest() { make_cifar(in("data")); }
   std::string page(const std::string& run = "run") const {

@@ -99,7 +99,7 @@ TEST(TensorBoard, ALaterFileIsBehindAnEarlierOne) {
   EXPECT_EQ(paths[2], folder / "events.out.tfevents.9876543212" + own);
 }
 
-class TensorBoardRuns : public ProgramTest {
+class TensorBoardRuns : public ShallowProgramTest {
  protected:
   TensorBoardRuns() { make_cifar(in("cifar")); }
   // Epochs of five updates.

@@ -37,7 +37,7 @@ class SlowDisk : public Hook {
   Strings& saved_;
 };
 
-class SavingBeside : public ProgramTest {
+class SavingBeside : public ShallowProgramTest {
  protected:
   // Epochs of five updates.
   void SetUp() override { make_cifar(in("data")); }
