@@ -54,6 +54,7 @@ void __tsan_vptr_read(void**) {}
 
 // The atomic operations of this project's kernels; the linker reports any other.
 void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
+void __tsan_atomic8_store(uint8_t* p, uint8_t x, int) { std::atomic_ref(*p).store(x); }
 uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {
   simt::note(PLACE, simt::AccessKind::atomic, sizeof *p, p);
   return std::atomic_ref(*p).fetch_add(x);

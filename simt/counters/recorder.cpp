@@ -32,7 +32,7 @@ unsigned distinct(T* begin, T* end) {
 void Recorder::begin(unsigned threads) {
   threads_ = threads;
   if (lists_.size() < threads) lists_.resize(threads);
-  shared_bytes_ = 0;
+  shared_.clear();
   counters = {.blocks = 1, .warps = (threads + warp_size - 1) / warp_size};
 }
 

@@ -38,8 +38,9 @@ class Recorder {
   static bool runs() { return list_; }
 
   void begin(unsigned threads);
+  // The launch's shared memory, and each __shared__ variable, which has memory of its own.
   void shared_memory(const void* begin, size_t bytes) {
-    shared_begin_ = reinterpret_cast<uintptr_t>(begin), shared_bytes_ = bytes;
+    if (bytes) shared_.push_back({reinterpret_cast<uintptr_t>(begin), bytes});
   }
   void resume(unsigned thread) { list_ = &lists_[thread]; }
   void pause() { list_ = nullptr; }  // following accesses are not the kernel's
@@ -52,7 +53,11 @@ class Recorder {
   static inline bool (*is_device_address)(const void*) = [](const void*) { return false; };
 
  private:
-  bool is_shared(uintptr_t address) const { return address - shared_begin_ < shared_bytes_; }
+  bool is_shared(uintptr_t address) const {
+    for (const auto& [begin, bytes] : shared_)
+      if (address - begin < bytes) return true;
+    return false;
+  }
   void count(const Access* by_lane[32], unsigned lanes);
   void count_apart(size_t begin, unsigned first, unsigned lanes);
   void count_global(const Access&, const uintptr_t (&addresses)[32], unsigned n);
@@ -64,8 +69,11 @@ class Recorder {
       nullptr;  // of the thread that runs
   static constinit inline thread_local Recorder* here_ = nullptr;
   unsigned threads_ = 0;
-  uintptr_t shared_begin_ = 0;
-  size_t shared_bytes_ = 0;
+  struct Range {
+    uintptr_t begin;
+    size_t bytes;
+  };
+  std::vector<Range> shared_;
 };
 
 // Called after a launch: adds its counts to its kernel's.

@@ -378,6 +378,7 @@ void* Block::shared_variable(const char* name, size_t bytes, Site site, Extents 
   mine->used = true;
   mine->memory.prepare(bytes);
   if constexpr (watching) Races::instance().shared_memory(mine->memory.data(), bytes);
+  if constexpr (counting) Recorder::here().shared_memory(mine->memory.data(), bytes);
   return mine->memory.data();
 }
 

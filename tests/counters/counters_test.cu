@@ -198,6 +198,25 @@ TEST(Counters, PaddedRowsOfLdmatrix) {
   EXPECT_EQ(c.shared.conflicts, 0u);
 }
 
+// As `make try` has a __shared__ variable: each with memory of its own.
+__global__ void columns_of_variables(float* out) {
+  const auto variable = [](const char* name, auto site) {
+    return static_cast<float*>(simt::shared_variable(name, 32 * 32 * sizeof(float), site));
+  };
+  float* const first = variable("first", simt::Site::current());
+  float* const second = variable("second", simt::Site::current());
+  first[threadIdx.x] = 1;
+  second[32 * threadIdx.x] = 2;
+  __syncthreads();
+  out[threadIdx.x] = first[31 - threadIdx.x];
+}
+TEST(Counters, SharedVariables) {
+  const auto c = counts_of<columns_of_variables>(1, 32, 0, device_array<float>(32));
+  EXPECT_EQ(c.shared.requests, 3u);
+  EXPECT_EQ(c.shared.wavefronts, 1u + 32u + 1u);
+  EXPECT_EQ(c.shared.conflicts, 31u);
+}
+
 __global__ void histogram(unsigned* counts, const unsigned* inp) {
   atomicAdd(&counts[inp[threadIdx.x]], 1u);
 }
