@@ -23,6 +23,8 @@
 #: Learn
 #: make try          run a .cu file without GPU or CUDA: FILE=my.cu; DEFINE=NAME;
 #:                   DEBUG=1: in gdb
+#: make learn        kernels from the obvious to the shipped, rung by rung, and
+#:                   what each earned; TOPIC=matmul: one of learn/
 #:
 #: Tests and gates
 #: make test         build and run all tests; FILTER=Suite.Name: only that one

@@ -1,3 +1,6 @@
+# The student's: make try and make learn.
+
+# ---- Try ----------------------------------------------------------------------------------------
 # make try, see simt/README.md: a .cu file with a main() becomes a program on the stand-in, which
 # takes g++ and perl alone.
 .PHONY: try
@@ -67,3 +70,37 @@ try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try
 test: $(if $(FILTER),,$(examples) $(races) $(try_for_tests))
 endif
 $(foreach program,$(examples),$(eval $(program): simt/examples/$(basename $(notdir $(program))).cu))
+
+# ---- Learn --------------------------------------------------------------------------------------
+# The ladders of learn/: each rung a program on the counting stand-in and, where there is a GPU, one
+# by nvcc. The last rungs include the shipped kernels; --gc-sections drops the launches that they
+# don't make, and with these what is not linked.
+.PHONY: learn
+learn_topics := $(patsubst learn/%/,%,$(wildcard learn/*/))
+learn_chosen := $(or $(TOPIC),$(learn_topics))
+rungs_of = $(patsubst learn/%.cu,$(2)/%,$(call in,cu,$(1:%=learn/%)))
+learn_rungs := $(call rungs_of,$(learn_topics),$(BUILD)/learn)
+learn_flags := -I. $(simt_flags) $(counters_flags) -std=c++20 -g1 $(WARN) -Wno-shadow -pthread -ffunction-sections -MMD -MP
+$(BUILD)/learn/try.o: simt/try.cpp
+$(BUILD)/learn/counts.o: learn/counts.cpp
+$(BUILD)/learn/try.o $(BUILD)/learn/counts.o:
+	@mkdir -p $(@D) && echo "compile   $< (learn)" && $(CXX) $(learn_flags) -c -o $@ $<
+learn_objects := $(BUILD)/learn/try.o $(BUILD)/learn/counts.o \
+  $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp)
+$(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn_objects)
+	@mkdir -p $(@D) && echo "compile   $< (learn)" && simt/cuda_to_cpp $< >$@.cpp && \
+	  $(CXX) $(learn_flags) $(access_calls) -include simt/try.h -MF $@.d -MT $@ -c -o $@.o $@.cpp && \
+	  $(CXX) -Wl,--gc-sections -pthread -o $@ $@.o $(learn_objects)
+# All of CUDA's objects but the one that the rung includes: its launches need their neighbours.
+$(BUILD)/learn/gpu/%: learn/%.cu $(cuda_objects)
+	@mkdir -p $(@D) && echo "compile   $< (cuda)" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 -I. -DBAREVISION_GPU=cuda_gpu \
+	  -Xcompiler=-march=x86-64-v3 -Wno-deprecated-gpu-targets $(cuda_arch) -c -o $@.o $< && \
+	  $(CXX) $(CXXFLAGS) -o $@ $@.o \
+	  $(filter-out $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(shell sed -nE 's/^#include "(kernels.*\.cu)"/\1/p' $<)),$(cuda_objects)) \
+	  $(objects) $(gpu_libraries) $(LDLIBS)
+learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(if $(NVCC),$(if $(gpu),$(call rungs_of,$(learn_chosen),$(BUILD)/learn/gpu)))
+	@learn/ladder $(BUILD) $(TOPIC)
+ifeq ($(SIMT)$(SANITIZE),1)
+learn_for_tests := $(learn_rungs)
+test: $(if $(FILTER),,$(learn_for_tests))
+endif
