@@ -1,0 +1,70 @@
+// Softmax, its loss and gradient, rung 2: one kernel.
+// All three lines need a row's maximum and the sum of its exponentials, and nothing of other rows. The
+// warp that has computed these writes the gradient at once: probabilities stay in registers, and
+// logits and gradient are all that moves. One launch instead of three.
+#include "learn/learn.h"
+
+constexpr int K = 1000, threads = 128, lanes = 32, block_rows = threads / lanes;  // K: classes
+
+__device__ float sum_of_warp(float x) {
+  for (int bit = lanes / 2; bit; bit /= 2) x += __shfl_xor_sync(~0u, x, bit);
+  return x;
+}
+__device__ float max_of_warp(float x) {
+  for (int bit = lanes / 2; bit; bit /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, bit));
+  return x;
+}
+
+// loss, labels [B]; dlogits, logits [B, K]: a warp a row
+__global__ void softmax_loss(float* loss, float* dlogits, const float* logits, const int* labels,
+                             int B) {
+  const int b = blockIdx.x * block_rows + threadIdx.x / lanes, lane = threadIdx.x % lanes;
+  if (b >= B) return;  // the whole warp
+  const float* x = logits + size_t(b) * K;
+  float max = -INFINITY, sum = 0;
+  for (int k = lane; k < K; k += lanes) max = fmaxf(max, x[k]);
+  max = max_of_warp(max);
+  for (int k = lane; k < K; k += lanes) sum += expf(x[k] - max);
+  sum = sum_of_warp(sum);
+  const int label = labels[b];
+  for (int k = lane; k < K; k += lanes)
+    dlogits[size_t(b) * K + k] = expf(x[k] - max) / sum - (k == label);
+  if (lane == 0) loss[b] = max + logf(sum) - x[label];
+}
+
+int main() {
+  const int B = learn::size(128, 16384);
+  const size_t count = size_t(B) * K, bytes = count * sizeof(float);
+  const std::vector<float> logits = learn::numbers(count, 1);
+  std::vector<int> labels(B);
+  for (int b = 0; b < B; ++b) labels[b] = b * 7 % K;
+  float *gpu_loss, *gpu_dlogits, *gpu_logits;
+  int* gpu_labels;
+  cudaMalloc(&gpu_loss, B * sizeof(float));
+  cudaMalloc(&gpu_dlogits, bytes);
+  cudaMalloc(&gpu_logits, bytes);
+  cudaMalloc(&gpu_labels, B * sizeof(int));
+  cudaMemcpy(gpu_logits, logits.data(), bytes, cudaMemcpyHostToDevice);
+  cudaMemcpy(gpu_labels, labels.data(), B * sizeof(int), cudaMemcpyHostToDevice);
+
+  learn::run([&] {
+    softmax_loss<<<(B + block_rows - 1) / block_rows, threads>>>(gpu_loss, gpu_dlogits, gpu_logits,
+                                                                 gpu_labels, B);
+  });
+
+  std::vector<float> results(count + B);  // dlogits, then loss
+  cudaMemcpy(results.data(), gpu_dlogits, bytes, cudaMemcpyDeviceToHost);
+  cudaMemcpy(&results[count], gpu_loss, B * sizeof(float), cudaMemcpyDeviceToHost);
+  std::vector<double> lse(B, 0);  // log of the sum of exponentials, of each row
+  for (size_t i = 0; i < count; ++i) lse[i / K] += std::exp(double(logits[i]));
+  for (double& sum : lse) sum = std::log(sum);
+  const auto expected = [&](size_t i) {
+    if (i >= count) return lse[i - count] - logits[(i - count) * K + labels[i - count]];
+    return std::exp(logits[i] - lse[i / K]) - (int(i % K) == labels[i / K]);
+  };
+  return learn::finish({.name = "softmax_loss v2: one kernel",
+                        .earns = "us",
+                        .bytes = 2.0 * bytes + 2.0 * B * sizeof(float),
+                        .flops = 6.0 * count},
+                       results, 1e-5, expected);
+}
