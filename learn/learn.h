@@ -73,6 +73,7 @@ struct Rung {
   double bytes;       // that this problem has to read and write at least
   double flops;
   double weights = 0;         // bytes of these that stay as they are where the problem is enlarged
+  const char* counts = "";    // what the rung itself has counted: "saved 8192, sent 4096"
   const char* measured = "";  // the same on an H100: "MODEL OPERATION SHAPE" in bench/results
 };
 
@@ -99,6 +100,7 @@ int finish(const Rung& rung, const std::vector<T>& got, double tolerance, Expect
               tolerance);
   std::printf("; needs %.0f bytes, %.0f of weights, %.0f flops, times %.17g; earns %s", rung.bytes,
               rung.weights, rung.flops, enlarged, rung.earns);
+  if (*rung.counts) std::printf("; %s", rung.counts);
   if (microseconds >= 0) std::printf("; took %.2f us", double(microseconds));
   std::printf("; measured as %s\n", *rung.measured ? rung.measured : "-");
   return wrong != 0;
