@@ -73,7 +73,7 @@ struct Rung {
   double bytes;       // that this problem has to read and write at least
   double flops;
   double weights = 0;         // bytes of these that stay as they are where the problem is enlarged
-  const char* counts = "";    // what the rung itself has counted: "saved 8192, sent 4096"
+  const char* counts = "";    // the counts that the rung made itself: "saved 8192, sent 4096"
   const char* measured = "";  // the same on an H100: "MODEL OPERATION SHAPE" in bench/results
 };
 
