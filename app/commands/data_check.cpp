@@ -74,7 +74,7 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
       (found.other_files > 0 ? ", other files: " + std::to_string(found.other_files) : "") + "\n";
   text += section("damaged", found.damaged, shown_remark);
   if (!found.damaged.empty())
-    text += "  a run ends at a damaged image; --on-bad-image skip leaves them out\n";
+    text += "  damaged images end a run; --on-bad-image skip leaves them out\n";
   text += section("decoded with a warning", found.flawed, shown_remark);
   text += section("with a side below " + std::to_string(min_side) + " pixels", found.tiny,
                   shown_remark);

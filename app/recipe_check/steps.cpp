@@ -70,8 +70,8 @@ void check_left_out(const Setup& s, Findings& findings) {
     if (left(fewer) < left(fits)) fits = fewer;
   findings.push_back(
       {.what = std::to_string(left(batch)) + " of " + counted(images, "image") +
-               " sit out each epoch, others each time",
-       .why = "batches of " + std::to_string(batch) + " are full ones",
+               " sit out each epoch, different ones each time",
+       .why = "only full batches of " + std::to_string(batch) + " are used",
        .advice = fits == batch ? "use a smaller --batch" : "use --batch " + std::to_string(fits)});
 }
 

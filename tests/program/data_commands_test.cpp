@@ -149,7 +149,7 @@ TEST_F(DataCommands, CheckSaysWhatItFound) {
   EXPECT_EQ(end.output,
             "photos: 7 images, 2 classes\n"
             "damaged: 1\n  photos/class0/2.ppm: the file is empty\n"
-            "  a run ends at a damaged image; --on-bad-image skip leaves them out\n"
+            "  damaged images end a run; --on-bad-image skip leaves them out\n"
             "with a side below 32 pixels: 1\n  photos/class1/2.ppm: 30x40\n"
             "equal images: 1\n  photos/class0/1.ppm = photos/class1/1.PPM (in different classes)\n"
             "class   images\nclass0       3\nclass1       4\n"

@@ -115,8 +115,8 @@ TEST(Lint, ImagesThatSitOut) {
   const Words lines = lines_of(vit, {.train = 100});
   ASSERT_EQ(lines.size(), 2u);  // such epochs have few updates, too
   EXPECT_EQ(lines[1],
-            "warning: 36 of 100 images sit out each epoch, others each time: batches of 64 are "
-            "full ones; use --batch 50");
+            "warning: 36 of 100 images sit out each epoch, different ones each time: only full "
+            "batches of 64 are used; use --batch 50");
   expect_none(vit, {.train = 4 * 64 + 28});  // a tenth
 }
 
