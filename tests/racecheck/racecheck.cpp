@@ -1,6 +1,6 @@
 // make racecheck: the kernel table's tests on the stand-in, with every access of the kernels
-// watched for races (simt/races). An argument is a word of the tests' names, which begin with the
-// operation's.
+// watched for races (simt/races). Arguments are words of the tests' names, which begin with the
+// operation's: those with one of them run.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -24,6 +24,17 @@ std::string operation_of(const std::string& test) {
     operation += (operation.empty() ? "" : "_") + word;
   }
   return operation;
+}
+
+// "max", "max_pool" and "max_pool_forward", which one may have had in mind.
+std::vector<std::string> beginnings(const std::set<std::string>& operations) {
+  std::set<std::string> all;
+  for (const std::string& name : operations)
+    for (size_t end = 0; end != name.npos;) {
+      end = name.find('_', end + 1);
+      all.insert(name.substr(0, end));
+    }
+  return {all.begin(), all.end()};
 }
 
 std::vector<std::string> tests() {
@@ -51,32 +62,35 @@ class Watch : public testing::EmptyTestEventListener {
 int main(int count, char** words) {
   GTEST_FLAG_SET(brief, true);
   testing::InitGoogleTest(&count, words);
-  const std::string word = count > 1 ? words[1] : "";
-  std::set<std::string> operations, chosen;
-  size_t cases = 0;
-  for (const std::string& test : tests()) {
-    operations.insert(operation_of(test));
-    if (test.find(word) == test.npos) continue;
-    chosen.insert(operation_of(test));
-    ++cases;
-  }
-  const std::vector<std::string> known(operations.begin(), operations.end());
-  if (!cases) {
-    const std::string nearest = bv::nearest(word, known);
-    std::fprintf(stderr, "racecheck: no operation is called %s; %s%s\n", word.c_str(),
+  std::set<std::string> operations, chosen, cases;
+  const std::vector<std::string> all = tests();
+  for (const std::string& test : all) operations.insert(operation_of(test));
+  const std::vector<std::string> asked =
+      count > 1 ? std::vector<std::string>(words + 1, words + count) : std::vector<std::string>{""};
+  std::string filter;
+  for (const std::string& word : asked) {
+    filter += (filter.empty() ? "" : ":") + suite + ".*" + word + "*";
+    bool fits = false;
+    for (const std::string& test : all)
+      if (test.find(word) != test.npos)
+        fits = true, chosen.insert(operation_of(test)), cases.insert(test);
+    if (fits) continue;
+    const std::vector<std::string> known(operations.begin(), operations.end());
+    const std::string nearest = bv::nearest(word, beginnings(operations));
+    std::fprintf(stderr, "racecheck: no test's name has %s; %s%s\n", word.c_str(),
                  nearest.empty() ? "there are " : "the nearest is ",
                  nearest.empty() ? bv::join(known, ", ").c_str() : nearest.c_str());
     return 2;
   }
-  if (!word.empty())
+  if (count > 1)
     std::printf("racecheck: %s\n",
                 bv::join(std::vector<std::string>(chosen.begin(), chosen.end()), ", ").c_str());
-  GTEST_FLAG_SET(filter, suite + ".*" + word + "*");
+  GTEST_FLAG_SET(filter, filter);
   testing::UnitTest::GetInstance()->listeners().Append(new Watch);
   const int code = RUN_ALL_TESTS();
   const simt::Races& races = simt::Races::instance();
   std::printf("racecheck: %zu kernels in %zu launches of %zu cases: %s\n",
-              simt::kernels_run().size(), races.watched(), cases,
+              simt::kernels_run().size(), races.watched(), cases.size(),
               races.found() ? races.last_words().c_str() : "no race");
   return code;
 }
