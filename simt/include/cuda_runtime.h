@@ -128,7 +128,7 @@ enum cudaMemcpyKind {
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t = nullptr);
-// Checks its arguments: there is nothing to move.
+// Checks its arguments, those of CUDA 12: there is nothing to move.
 cudaError_t cudaMemPrefetchAsync(const void*, size_t bytes, int device, cudaStream_t = nullptr);
 cudaError_t cudaMemset(void*, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void*, int value, size_t bytes, cudaStream_t = nullptr);

@@ -28,6 +28,7 @@ static_assert(cudaMemcpyHostToHost == 0 && cudaMemcpyHostToDevice == 1 &&
               cudaMemcpyDefault == 4);
 static_assert(cudaHostAllocDefault == 0 && cudaHostAllocPortable == 1 && cudaHostAllocMapped == 2 &&
               cudaHostAllocWriteCombined == 4);
+static_assert(cudaMemAttachGlobal == 1 && cudaMemAttachHost == 2 && cudaCpuDeviceId == -1);
 static_assert(cudaStreamDefault == 0 && cudaStreamNonBlocking == 1 && cudaEventDefault == 0 &&
               cudaEventBlockingSync == 1 && cudaEventDisableTiming == 2);
 static_assert(cudaStreamCaptureModeGlobal == 0 && cudaStreamCaptureModeThreadLocal == 1 &&
@@ -58,7 +59,8 @@ static_assert(takes<>(cudaGetLastError) && takes<>(cudaPeekAtLastError) &&
               takes<int*, int*>(cudaDeviceGetStreamPriorityRange));
 static_assert(takes<size_t*, size_t*>(cudaMemGetInfo) && takes<void**, size_t>(cudaMalloc) &&
               takes<float**, size_t>(cudaMalloc) && takes<void**, size_t>(cudaMallocHost) &&
-              takes<void**, size_t, unsigned>(cudaHostAlloc) && takes<void*>(cudaFree) &&
+              takes<void**, size_t, unsigned>(cudaHostAlloc) &&
+              takes<void**, size_t, unsigned>(cudaMallocManaged) && takes<void*>(cudaFree) &&
               takes<void*>(cudaFreeHost) &&
               takes<void*, const void*, size_t, cudaMemcpyKind>(cudaMemcpy) &&
               takes<void*, const void*, size_t, cudaMemcpyKind, cudaStream_t>(cudaMemcpyAsync) &&
