@@ -202,7 +202,7 @@ TEST(Safetensors, EveryCutIsNoticed) {
 }
 
 TEST(Safetensors, PicturesAreTold) {
-  for (const std::string begin :
+  for (const std::string& begin :
        {std::string("\xff\xd8\xff\xe0\0\x10JF", 8), std::string("\x89PNG\r\n\x1a\n", 8)})
     EXPECT_EQ(refusal(begin + "more"), "f: an image, not weights (a .safetensors file)");
 }
