@@ -106,7 +106,7 @@ void check_schedule(Options& o) {
     throw UserError("--schedule multistep needs --decay-milestones: A,B,.. in epochs");
   if (std::ranges::adjacent_find(o.decay_milestones, std::greater_equal{}) !=
       o.decay_milestones.end())
-    throw UserError("--decay-milestones must rise: each later than the one before");
+    throw UserError("--decay-milestones must rise: each later than the previous one");
   if (o.min_lr > o.lr) {
     if (stands(o, "min_lr", "lr"))
       throw UserError("--min-lr " + number(o.min_lr) + " is above --lr " + number(o.lr));
