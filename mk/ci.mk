@@ -21,7 +21,7 @@ ci-rest:
 SHARE ?= 3
 clangxx = $(or $(shell command -v clang++-19),$(shell command -v clang++-18),$(shell clang++ --version 2>/dev/null \
   | grep -qE 'version (1[6-9]|[2-9][0-9])' && command -v clang++))
-clang_flags = -fsyntax-only -std=c++20 $(WARN) -Wno-unknown-warning-option -Wno-unknown-pragmas \
+clang_flags = -fsyntax-only -std=c++20 $(WARN) -Wno-unknown-warning-option -Wno-unknown-pragmas -Wno-shadow \
   -Wno-undefined-var-template -Wno-deprecated-declarations -Werror -pthread -I. \
   $(choices) $(avx2) -DBAREVISION_ISA=avx2 '-D__malloc__(x)=' -idirafter $(dir $(shell $(CXX) -print-file-name=include/omp.h))
 ci-clang: $(messages:%=%.cc)

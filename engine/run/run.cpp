@@ -1,6 +1,7 @@
 #include "engine/run/run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <iomanip>
 #include <iostream>
