@@ -25,7 +25,7 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- plain --------------------------------------------------------------------------------------
-// Of one query and key: P after dropout, and dS.
+// P after dropout, and dS, of one query and key.
 struct Score {
   float dropped;  // P * mask / (1 - drop)
   float ds;

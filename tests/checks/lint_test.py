@@ -60,6 +60,8 @@ class Lint(unittest.TestCase):
         for word in ("Of", "What", "By", "Where"):
             self.write("base/add.h", f"// {word} two numbers the sum.\nint add(int a, int b);\n")
             self.red(f'base/add.h:1: the comment opens with "{word}"')
+        self.write("base/add.h", "// ---- sums ----\n// Of two numbers the sum.\nint add(int a, int b);\n")
+        self.red('base/add.h:1: the comment opens with "Of"')
         self.write("base/add.h", "int add(int a, int b);  // what a and b make\n")
         self.red("base/add.h:1: the comment opens")
         self.write("base/add.h", "int a;  // one\nint b;  // what\n        // it is\n")

@@ -1,5 +1,5 @@
 // race: halves: read and write: no barrier between them
-// Of two halves, a round writes the one that it reads.
+// A round should write the half that it does not read; here it writes the one that it reads.
 __global__ void smooth(int* x) {
   __shared__ int halves[2][64];
   halves[0][threadIdx.x] = x[threadIdx.x];
