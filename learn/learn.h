@@ -1,5 +1,5 @@
-// Shared by all rungs: made-up data, the clock of a GPU, the comparison with the plain loop, and the
-// line that a rung prints. Everything of CUDA stands in the rungs.
+// Shared by all rungs: made-up data, the clock of a GPU, the comparison with the plain loop, and
+// the line that a rung prints. Everything of CUDA stands in the rungs.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

@@ -44,7 +44,7 @@ try_kind := $(if $(DEBUG),debug,run)
 try_program = $(BUILD)/try/programs/$(try_kind)/$(notdir $(basename $(FILE)))$(DEFINE:%=.%)
 try: $(call try_objects,$(try_kind))
 ifeq ($(FILE),)
-	@echo "try: which file? for example: make try FILE=simt/examples/vector_add.cu" >&2; exit 2
+	@echo "try: which file? for example: make try FILE=learn/examples/vector_add.cu" >&2; exit 2
 else
 	@[ -f "$(FILE)" ] || { echo "try: $(FILE): no such file" >&2; exit 2; }
 	@$(foreach word,$(DEFINE),$(call refuse_unread,$(firstword $(subst =, ,$(word))));)
@@ -53,12 +53,12 @@ else
 endif
 
 # The examples, each also with its planted bugs: tests/simt/simt_try_test.cpp runs them.
-examples := $(foreach file,$(wildcard simt/examples/*.cu),$(notdir $(file:.cu=)) \
+examples := $(foreach file,$(wildcard learn/examples/*.cu),$(notdir $(file:.cu=)) \
   $(foreach bug,$(shell sed -nE 's/^#if(n?def) ([A-Z_]+)$$/\2/p' $(file)),$(notdir $(file:.cu=)).$(bug)))
 examples := $(sort $(examples:%=$(BUILD)/try/examples/%))
-$(BUILD)/try/examples/%: simt/examples simt/cuda_to_cpp simt/try.h $(call try_objects,run)
-	@echo "compile   simt/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
-	@$(call try_link,run,simt/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
+$(BUILD)/try/examples/%: learn/examples simt/cuda_to_cpp simt/try.h $(call try_objects,run)
+	@echo "compile   learn/examples/$(basename $*).cu $(patsubst .%,(%),$(suffix $*))"
+	@$(call try_link,run,learn/examples/$(basename $*).cu,$(patsubst .%,%,$(suffix $*)),$@)
 # The programs of tests/simt/simt_races_test.cpp.
 races := $(patsubst tests/simt/races/%.cu,$(BUILD)/try/races/%,$(wildcard tests/simt/races/*.cu))
 $(BUILD)/try/races/%: tests/simt/races/%.cu simt/cuda_to_cpp simt/try.h $(call try_objects,run)
@@ -69,14 +69,14 @@ ifeq ($(SIMT),1)
 try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
 test: $(if $(FILTER),,$(examples) $(races) $(try_for_tests))
 endif
-$(foreach program,$(examples),$(eval $(program): simt/examples/$(basename $(notdir $(program))).cu))
+$(foreach program,$(examples),$(eval $(program): learn/examples/$(basename $(notdir $(program))).cu))
 
 # ---- Learn --------------------------------------------------------------------------------------
 # The ladders of learn/: each rung a program on the counting stand-in and, where there is a GPU, one
 # by nvcc. The last rungs include the shipped kernels; --gc-sections drops the launches that they
 # don't make, and with these what is not linked.
 .PHONY: learn
-learn_topics := $(patsubst learn/%/,%,$(wildcard learn/*/))
+learn_topics := $(filter-out examples exercises,$(patsubst learn/%/,%,$(wildcard learn/*/)))
 learn_chosen := $(or $(TOPIC),$(learn_topics))
 rungs_of = $(patsubst learn/%.cu,$(2)/%,$(call in,cu,$(1:%=learn/%)))
 learn_rungs := $(call rungs_of,$(learn_topics),$(BUILD)/learn)

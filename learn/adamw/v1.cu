@@ -1,5 +1,5 @@
 // AdamW, rung 1: a kernel for each line of the algorithm.
-//   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2,   w -= lr (m^ / sqrt(v^) + decay w)
+//   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  w -= lr (m^ / sqrt(v^) + decay w)
 // It has no sums over elements and hardly any arithmetic: bytes are all that counts. Each kernel
 // reads what the one before has just written: weights are read three times, the gradient and
 // the moments twice.

@@ -1,6 +1,7 @@
 // AdamW, rung 2: one kernel.
-// A thread does all five lines for its element: each array is read once and written once, and what is
-// in between stays in registers. 30 bytes an element instead of 54, in one launch instead of five.
+// A thread does all five lines for its element: each array is read once and written once, and what
+// is in between stays in registers. 30 bytes an element instead of 54, in one launch instead of
+// five.
 #include "learn/learn.h"
 
 using bf16 = __nv_bfloat16;

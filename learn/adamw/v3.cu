@@ -1,9 +1,9 @@
 // AdamW, rung 3: the shipped kernel, 16 bytes an access.
-// Not a byte less moves. But a thread with 4 elements needs a quarter of the instructions, and keeps 4
-// times the bytes in flight, which is what fills the memory's bandwidth. It also does what a training
-// step wants of the same pass: it divides the gradient by the loss scale, clips it, skips a step
-// whose gradient overflowed, and has a decay for each tensor. A second launch of one thread counts
-// the steps.
+// Not a byte less moves. But a thread with 4 elements needs a quarter of the instructions, and
+// keeps 4 times the bytes in flight, which is what fills the memory's bandwidth. It also does what
+// a training step wants of the same pass: it divides the gradient by the loss scale, clips it,
+// skips a step whose gradient overflowed, and has a decay for each tensor. A second launch of one
+// thread counts the steps.
 #include "kernels/training/optimizer.cu"
 #include "learn/learn.h"
 

@@ -1,8 +1,8 @@
 // Attention, rung 1: three kernels and the whole matrix.
 //   scores = q k^T / sqrt(D),   p = softmax(scores) along the keys,   out = p v,   for each head
-// A kernel for each line, and between them N x N numbers a head in memory, written and read twice: at
-// 197 tokens three times the bytes that go in and come out. The first kernel also reads a different
-// key in every lane, so that each of its requests touches 32 sectors.
+// A kernel for each line, and between them N x N numbers a head in memory, written and read twice:
+// at 197 tokens three times the bytes that go in and come out. The first kernel also reads a
+// different key in every lane, so that each of its requests touches 32 sectors.
 #include "learn/learn.h"
 
 constexpr int N = 197, H = 3, D = 64;  // tokens, heads, channels of a head: ViT-Tiny's

@@ -1,8 +1,8 @@
 // Attention, rung 3: tiles.
-// Each warp of rung 2 reads all keys and values for one query. Here a block takes 32 queries and goes
-// through the keys 32 at a time, which it copies to shared memory once for all of them. A thread
-// computes 8 scores of a query and later 16 channels of its output; 4 neighbours share the query and
-// its maximum. The running sums shrink once a tile instead of once a key.
+// Each warp of rung 2 reads all keys and values for one query. Here a block takes 32 queries and
+// goes through the keys 32 at a time, which it copies to shared memory once for all of them. A
+// thread computes 8 scores of a query and later 16 channels of its output; 4 neighbours share the
+// query and its maximum. The running sums shrink once a tile instead of once a key.
 #include "learn/learn.h"
 
 constexpr int N = 197, H = 3, D = 64;  // tokens, heads, channels of a head: ViT-Tiny's

@@ -1,7 +1,7 @@
 // Attention, rung 4: the shipped forward kernel, on tensor cores in bf16.
-// Both products by mma. The scores of one lie in a warp's registers just as the other wants its left
-// operand, so that the probabilities never leave them, not even for shared memory. Keys and values
-// of a head fit into shared memory whole. The kernel also keeps lse, the log of the sum of
+// Both products by mma. The scores of one lie in a warp's registers just as the other wants its
+// left operand, so that the probabilities never leave them, not even for shared memory. Keys and
+// values of a head fit into shared memory whole. The kernel also keeps lse, the log of the sum of
 // exponentials of each row: 4 bytes a query, for backward.
 #include <string>
 

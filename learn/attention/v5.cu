@@ -1,8 +1,8 @@
 // Attention, rung 5: the shipped backward kernel, which recomputes.
-// The gradients need the probabilities again, N x N numbers a head that forward didn't write. Kept from
-// forward, they would be the largest thing in memory; computed again they cost one product more of
-// five, as exp(score - lse) from the 4 bytes a row that rung 4 has kept. What is saved for backward
-// (the count of this rung) falls from the matrix to out and lse.
+// The gradients need the probabilities again, N x N numbers a head that forward didn't write. Kept
+// from forward, they would be the largest thing in memory; computed again they cost one product
+// more of five, as exp(score - lse) from the 4 bytes a row that rung 4 has kept. What is saved for
+// backward (the count of this rung) falls from the matrix to out and lse.
 #include <string>
 
 #include "kernels/attention/attention_backward.cu"

@@ -1,8 +1,8 @@
 // Convolution, rung 1: direct, a thread an element of out.
-//   out[n, y, x, k] = sum over the 3x3 taps and c of inp[n, y + r - 1, x + s - 1, c] weight[r, s, c, k]
-// Channels are last in memory, so that a warp reads 32 neighbours of the weight and shares one number
-// of the image: coalesced, but two requests for each product. Each pixel is asked for 9 taps times 64
-// channels of out, and all from beyond the block.
+//   out[n,y,x,k] = sum over the 3x3 taps and c of inp[n, y + r - 1, x + s - 1, c] weight[r,s,c,k]
+// Channels are last in memory, so that a warp reads 32 neighbours of the weight and shares one
+// number of the image: coalesced, but two requests for each product. Each pixel is asked for 9 taps
+// times 64 channels of out, and all from beyond the block.
 #include "learn/learn.h"
 
 constexpr int C = 64, K = 64, R = 3;  // channels in and out; the filter's height and width

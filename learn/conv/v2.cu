@@ -1,6 +1,6 @@
 // Convolution, rung 2: tiled.
-// Neighbouring pixels share most of their taps: 8x8 of them need 10x10 of the image, not 9 times 64. A
-// block copies that patch and the weights to shared memory, 16 channels at a time, and every
+// Neighbouring pixels share most of their taps: 8x8 of them need 10x10 of the image, not 9 times
+// 64. A block copies that patch and the weights to shared memory, 16 channels at a time, and every
 // thread computes 16 pixels of one channel, so that a weight is read once for 16 products. The L2
 // cache is asked for much less; shared memory becomes the limit.
 #include "learn/learn.h"
@@ -9,7 +9,8 @@ constexpr int C = 64, K = 64, R = 3;  // channels in and out; the filter's heigh
 constexpr int tile = 8, patch = tile + R - 1, depth = 16, own = 16;  // own: pixels of a thread
 constexpr int threads = K * tile * tile / own;
 
-// out [N, side, side, K], inp [N, side, side, C], weight [R, R, C, K]; side is a multiple of the tile
+// out [N, side, side, K], inp [N, side, side, C], weight [R, R, C, K]; side is a multiple of the
+// tile
 __global__ void conv(float* out, const float* inp, const float* weight, int side) {
   __shared__ float image[patch * patch][depth], filter[R * R][depth][K];
   const int t = threadIdx.x, k = t % K, first_row = t / K * (own / tile);

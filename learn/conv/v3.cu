@@ -1,9 +1,9 @@
 // Convolution, rung 3: an implicit matrix product.
-// With a row for each pixel and a column for each tap and channel, the image becomes a matrix of which
-// the convolution is a plain product, and all that matmul/ has learnt applies: 64x64 tiles, 4x4 sums
-// in registers, 16-byte accesses, the swizzle. That matrix would be 9 times the image; it is never
-// written. Whoever copies a part of it into the tile computes where it comes from: the pixel, moved
-// by the tap, or a zero outside of the image.
+// With a row for each pixel and a column for each tap and channel, the image becomes a matrix of
+// which the convolution is a plain product, and all that matmul/ has learnt applies: 64x64 tiles,
+// 4x4 sums in registers, 16-byte accesses, the swizzle. That matrix would be 9 times the image; it
+// is never written. Whoever copies a part of it into the tile computes where it comes from: the
+// pixel, moved by the tap, or a zero outside of the image.
 #include "learn/learn.h"
 
 constexpr int C = 64, K = 64, R = 3;           // channels in and out; the filter's height and width

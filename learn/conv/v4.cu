@@ -1,8 +1,9 @@
 // Convolution, rung 4: the shipped kernel: tensor cores and a pipeline, in bf16.
-// The product of rung 3 by mma instead of 4x4 sums of a thread. The tile is 256 pixels by 64 channels;
-// cp.async fetches the next three steps while one is multiplied, and writes the zeros outside of the
-// image itself. A step is 32 channels of one tap; all taps of these channels follow each other, since
-// neighbouring taps ask for the same rows. The epilogue stores 16 bytes an access.
+// The product of rung 3 by mma instead of 4x4 sums of a thread. The tile is 256 pixels by 64
+// channels; cp.async fetches the next three steps while one is multiplied, and writes the zeros
+// outside of the image itself. A step is 32 channels of one tap; all taps of these channels follow
+// each other, since neighbouring taps ask for the same rows. The epilogue stores 16 bytes an
+// access.
 #include "kernels/conv/conv_implicit_gemm.cu"
 #include "learn/learn.h"
 

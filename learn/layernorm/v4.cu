@@ -1,6 +1,6 @@
 // Layer norm, rung 4: the shipped kernel, in bf16.
-// Rung 3 moves no byte twice, so what is left is to move smaller numbers: inputs and outputs have 16
-// bits, the arithmetic 32. The rest is rung 3's, with 8 lanes a row: registers hold the row, an
+// Rung 3 moves no byte twice, so what is left is to move smaller numbers: inputs and outputs have
+// 16 bits, the arithmetic 32. The rest is rung 3's, with 8 lanes a row: registers hold the row, an
 // access has 16 bytes. It also keeps mean and rstd for backward. Half the bytes, half the time.
 #include "kernels/layers/layernorm.cu"
 #include "learn/learn.h"

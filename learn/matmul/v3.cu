@@ -1,8 +1,8 @@
 // Matrix product, rung 3: a tile in shared memory.
 // The 1024 threads of a block need the same 32 rows of A and 32 columns of B. They fetch 32x32 of
-// each together, one number a thread, into the block's shared memory, and read them from there: every
-// number is asked of the L2 cache once a block instead of once a warp. The barriers keep a thread
-// from reading what isn't there yet, and from overwriting what others still read.
+// each together, one number a thread, into the block's shared memory, and read them from there:
+// every number is asked of the L2 cache once a block instead of once a warp. The barriers keep a
+// thread from reading what isn't there yet, and from overwriting what others still read.
 #include "learn/learn.h"
 
 constexpr int N = 128, K = 512;  // and M rows: a 1x1 convolution of ResNet-50, batch 256

@@ -1,8 +1,8 @@
 // Matrix product, rung 5: 16 bytes an access, and a swizzle.
-// A thread's 4 neighbours are one float4: a quarter of the instructions, and 8 lanes of a float4 take
-// all 32 banks once. For that A's tile must lie with its rows as neighbours, so that it is turned
-// round on the way in. There 4 lanes, which hold the same row of A, would store into the same bank.
-// The swizzle moves each by 8 columns more, so that every lane has a bank of its own.
+// A thread's 4 neighbours are one float4: a quarter of the instructions, and 8 lanes of a float4
+// take all 32 banks once. For that A's tile must lie with its rows as neighbours, so that it is
+// turned round on the way in. There 4 lanes, which hold the same row of A, would store into the
+// same bank. The swizzle moves each by 8 columns more, so that every lane has a bank of its own.
 #include "learn/learn.h"
 
 constexpr int N = 128, K = 512;  // and M rows: a 1x1 convolution of ResNet-50, batch 256

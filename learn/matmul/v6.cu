@@ -1,9 +1,9 @@
 // Matrix product, rung 6: mma, the tensor cores' instruction.
 // A warp's mma multiplies 16x16 by 16x8 numbers of 16 bits and adds the 2048 products in fp32: what
-// took 64 instructions of a warp is one. Its operands lie across the lanes' registers in a pattern of
-// its own, and ldmatrix brings four 8x8 matrices from shared memory into it: lane i names the address
-// of a row of 16 bytes. The swizzle puts the 8 rows of a matrix into different banks. 16-bit numbers
-// halve the bytes as well, and the limit is the L2 cache again.
+// took 64 instructions of a warp is one. Its operands lie across the lanes' registers in a pattern
+// of its own, and ldmatrix brings four 8x8 matrices from shared memory into it: lane i names the
+// address of a row of 16 bytes. The swizzle puts the 8 rows of a matrix into different banks.
+// 16-bit numbers halve the bytes as well, and the limit is the L2 cache again.
 #include "kernels/cuda/ptx.cuh"
 #include "learn/learn.h"
 

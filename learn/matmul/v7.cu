@@ -1,9 +1,9 @@
-// Matrix product, rung 7: the shipped kernel, a 1x1 convolution. cp.async and a pipeline.
-// cp.async copies from global to shared memory past the registers and doesn't hold up the thread: the
-// copies of the next three steps are under way while one is multiplied, so that their latency costs
+// Matrix product, rung 7: the shipped kernel, a 1x1 convolution. cp.async and a pipeline. cp.async
+// copies from global to shared memory past the registers and doesn't hold up the thread: the copies
+// of the next three steps are under way while one is multiplied, so that their latency costs
 // nothing, and one barrier a step is enough. That is what a GPU's clock sees most; the counts have
-// the barriers, and a larger tile: 128x128, which asks less of the L2 cache. All bytes that
-// have to move are now the limit.
+// the barriers, and a larger tile: 128x128, which asks less of the L2 cache. All bytes that have to
+// move are now the limit.
 #include "kernels/conv/conv_implicit_gemm.cu"
 #include "learn/learn.h"
 

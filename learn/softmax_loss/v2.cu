@@ -1,7 +1,7 @@
 // Softmax, its loss and gradient, rung 2: one kernel.
-// All three lines need a row's maximum and the sum of its exponentials, and nothing of other rows. The
-// warp that has computed these writes the gradient at once: probabilities stay in registers, and
-// logits and gradient are all that moves. One launch instead of three.
+// All three lines need a row's maximum and the sum of its exponentials, and nothing of other rows.
+// The warp that has computed these writes the gradient at once: probabilities stay in registers,
+// and logits and gradient are all that moves. One launch instead of three.
 #include "learn/learn.h"
 
 constexpr int K = 1000, threads = 128, lanes = 32, block_rows = threads / lanes;  // K: classes

@@ -1,8 +1,9 @@
 // Softmax, its loss and gradient, rung 3: the shipped kernels, in bf16.
-// Logits and gradient have 16 bits, 8 of them an access. It is two kernels again, for another reason:
-// in a training step the loss belongs to forward and the gradient to backward, and the gradient is
-// multiplied by numbers that only the device knows. Between them go 4 bytes a row, the log of the sum
-// of exponentials, instead of a matrix. Reading 16-bit logits twice is still less than fp32 once.
+// Logits and gradient have 16 bits, 8 of them an access. It is two kernels again, for another
+// reason: in a training step the loss belongs to forward and the gradient to backward, and the
+// gradient is multiplied by numbers that only the device knows. Between them go 4 bytes a row, the
+// log of the sum of exponentials, instead of a matrix. Reading 16-bit logits twice is still less
+// than fp32 once.
 #include "kernels/training/loss.cu"
 #include "learn/learn.h"
 

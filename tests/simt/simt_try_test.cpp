@@ -27,7 +27,7 @@ struct Example {
 };
 void PrintTo(const Example& e, std::ostream* out) { *out << e.program; }
 
-const std::string folder = "simt/examples/";
+const std::string folder = "learn/examples/";
 const Example examples[] = {
     {"vector_add", 0, {"vector_add: c[999] = 2997, 0 of 1000 wrong\n"}},
     {"vector_add.FORGET_THE_END",

@@ -1,6 +1,6 @@
 // c = a + b: one thread per element, and the last block is not full.
-//   make try FILE=simt/examples/vector_add.cu
-//   make try FILE=simt/examples/vector_add.cu DEFINE=FORGET_THE_END
+//   make try FILE=learn/examples/vector_add.cu
+//   make try FILE=learn/examples/vector_add.cu DEFINE=FORGET_THE_END
 #include <cuda_runtime.h>
 
 #include <cstdio>

@@ -1,8 +1,8 @@
 // c = a b for square matrices, in tiles: a block computes 32 x 32 elements of c, and brings tiles
 // of a and b to shared memory, where each element is read 32 times.
-//   make try FILE=simt/examples/matrix_product.cu
-//   make try FILE=simt/examples/matrix_product.cu DEFINE=FORGET_BARRIER   names two races
-//   make try FILE=simt/examples/matrix_product.cu DEFINE=PAD
+//   make try FILE=learn/examples/matrix_product.cu
+//   make try FILE=learn/examples/matrix_product.cu DEFINE=FORGET_BARRIER   names two races
+//   make try FILE=learn/examples/matrix_product.cu DEFINE=PAD
 //
 // The bank conflict to find. Shared memory has 32 banks; the 4-byte word w lies in bank w % 32, and
 // a bank serves one word at a time: a warp's access takes as many turns as the busiest bank has

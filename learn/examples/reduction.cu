@@ -1,8 +1,8 @@
 // The sum of n numbers: each block adds 256 of them as a tree in shared memory, and the host adds
 // the blocks' sums.
-//   make try FILE=simt/examples/reduction.cu
-//   make try FILE=simt/examples/reduction.cu DEFINE=FORGET_BARRIER         names the race
-//   make try FILE=simt/examples/reduction.cu DEFINE=BARRIER_IN_A_BRANCH
+//   make try FILE=learn/examples/reduction.cu
+//   make try FILE=learn/examples/reduction.cu DEFINE=FORGET_BARRIER         names the race
+//   make try FILE=learn/examples/reduction.cu DEFINE=BARRIER_IN_A_BRANCH
 #include <cuda_runtime.h>
 
 #include <cstdio>
