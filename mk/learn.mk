@@ -80,6 +80,7 @@ learn_topics := $(filter-out examples exercises,$(patsubst learn/%/,%,$(wildcard
 learn_chosen := $(or $(TOPIC),$(learn_topics))
 rungs_of = $(patsubst learn/%.cu,$(2)/%,$(call in,cu,$(1:%=learn/%)))
 learn_rungs := $(call rungs_of,$(learn_topics),$(BUILD)/learn)
+host_rungs_of = $(patsubst learn/%.cpp,$(BUILD)/learn/%,$(wildcard $(1:%=learn/%/v*.cpp)))
 learn_flags := -I. $(simt_flags) $(counters_flags) -std=c++20 -g1 $(WARN) -Wno-shadow -pthread -ffunction-sections -MMD -MP
 $(BUILD)/learn/try.o: simt/try.cpp
 $(BUILD)/learn/counts.o: learn/counts.cpp
@@ -91,6 +92,15 @@ $(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn
 	@mkdir -p $(@D) && echo "compile   $< (learn)" && simt/cuda_to_cpp $< >$@.cpp && \
 	  $(CXX) $(learn_flags) $(access_calls) -include simt/try.h -MF $@.d -MT $@ -c -o $@.o $@.cpp && \
 	  $(CXX) -Wl,--gc-sections -pthread -o $@ $@.o $(learn_objects)
+# Rungs without a kernel. They take their part of comm/ as one file, which needs no package.
+learn_comm := comm/two_level_communicator comm/net/ring_communicator comm/net/mesh \
+  comm/single_communicator comm/local/rank_barrier kernels/cpu/stream
+host_rung := $(CXX) -I. -std=c++20 -O1 -g1 $(avx2) $(WARN) -Wno-unknown-pragmas -pthread -ffunction-sections -MMD -MP
+$(BUILD)/learn/comm.o: $(learn_comm:%=%.cpp)
+	@mkdir -p $(@D) && echo "compile   comm/ (learn)" && printf '$(hash)include "%s"\n' $^ >$(@:.o=.cpp) && \
+	  $(host_rung) -c -o $@ $(@:.o=.cpp)
+$(call host_rungs_of,$(learn_topics)): $(BUILD)/learn/%: learn/%.cpp $(BUILD)/learn/comm.o
+	@mkdir -p $(@D) && echo "compile   $< (learn)" && $(host_rung) -Wl,--gc-sections -MF $@.d -MT $@ -o $@ $< $(BUILD)/learn/comm.o
 # All of CUDA's objects but the one that the rung includes: its launches need their neighbours.
 $(BUILD)/learn/gpu/%: learn/%.cu $(cuda_objects)
 	@mkdir -p $(@D) && echo "compile   $< (cuda)" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 -I. -DBAREVISION_GPU=cuda_gpu \
@@ -98,9 +108,9 @@ $(BUILD)/learn/gpu/%: learn/%.cu $(cuda_objects)
 	  $(CXX) $(CXXFLAGS) -o $@ $@.o \
 	  $(filter-out $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(shell sed -nE 's/^#include "(kernels.*\.cu)"/\1/p' $<)),$(cuda_objects)) \
 	  $(objects) $(gpu_libraries) $(LDLIBS)
-learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(if $(NVCC),$(if $(gpu),$(call rungs_of,$(learn_chosen),$(BUILD)/learn/gpu)))
+learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(call host_rungs_of,$(learn_chosen)) $(if $(NVCC),$(if $(gpu),$(call rungs_of,$(learn_chosen),$(BUILD)/learn/gpu)))
 	@learn/ladder $(BUILD) $(TOPIC)
 ifeq ($(SIMT)$(SANITIZE),1)
-learn_for_tests := $(learn_rungs)
+learn_for_tests := $(learn_rungs) $(call host_rungs_of,$(learn_topics))
 test: $(if $(FILTER),,$(learn_for_tests))
 endif

@@ -1,35 +1,24 @@
 // learn/: every rung is right and notices one wrong number; the table, and what it refuses.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "tests/comm/processes.h"
 #include "tests/files.h"
 #include "tests/messages.h"
+#include "tests/simt/simt_programs.h"
 #include "tests/temporary_folder.h"
 
 namespace bv::test {
 namespace {
 
-struct Ended {
-  int code;
-  std::string output;  // and errors
-};
-Ended shell(const std::string& command) {
-  FILE* pipe = popen(("exec 2>&1; " + command).c_str(), "r");
-  if (!pipe) throw std::runtime_error("popen");
-  Ended end{0, ""};
-  char part[4096];
-  for (size_t n; (n = fread(part, 1, sizeof part, pipe)) > 0;) end.output.append(part, n);
-  const int status = pclose(pipe);
-  end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return end;
+bool is_rung(const std::string& file) {  // v1.cu, v1.cpp
+  return file.size() > 4 && file[0] == 'v' && std::isdigit(file[1]) &&
+         (file.ends_with(".cu") || file.ends_with(".cpp"));
 }
 
 // "layernorm/v1" ...: empty outside of the checkout.
@@ -37,7 +26,7 @@ std::vector<std::string> rungs() {
   std::vector<std::string> all;
   if (!std::filesystem::exists("learn")) return all;
   for (const auto& entry : std::filesystem::recursive_directory_iterator("learn"))
-    if (const auto path = entry.path(); path.stem().string()[0] == 'v' && path.has_extension())
+    if (const auto path = entry.path(); is_rung(path.filename()))
       all.push_back(path.parent_path().filename() / path.stem());
   std::sort(all.begin(), all.end());
   return all;
@@ -88,20 +77,29 @@ class LearnLadder : public testing::Test {
     if (!std::filesystem::exists("learn/ladder")) GTEST_SKIP() << "not started in the checkout";
     for (const char* rung : {"v1", "v2", "v3", "v4"}) write(rung, "-", 100, 0);
   }
-  void write(const std::string& rung, const std::string& earns, int sectors, int code) {
+  static std::string line_of(const std::string& rung, const std::string& earns) {
+    return "layernorm " + rung +
+           ": an idea: 0 of 9 wrong, error 0.0e+00 <= 1.0e-05; needs 3200 bytes, 0 of weights, 9 "
+           "flops, times 1000; earns " +
+           earns;
+  }
+  void write_program(const std::string& rung, const std::string& text) {
     const std::string program = folder_ / ("learn/layernorm/" + rung);
-    std::string line =
-        "layernorm " + rung +
-        ": an idea: 0 of 9 wrong, error 0.0e+00 <= 1.0e-05; needs 3200 bytes, 0 of weights, 9 "
-        "flops, times 1000; earns " +
-        earns + "; measured as -";
+    write_text(program, "#!/bin/sh\n" + text);
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  }
+  void write_without_kernel(const std::string& rung, const std::string& earns, int steps,
+                            int messages) {
+    write_program(rung, "echo '" + line_of(rung, earns) + "; steps " + std::to_string(steps) +
+                            ", messages " + std::to_string(messages) + "; measured as -'\n");
+  }
+  void write(const std::string& rung, const std::string& earns, int sectors, int code) {
     std::string counts = R"({"kernel": "k", "launches": 1, "requests": 50, "sectors": )" +
                          std::to_string(sectors) + R"(, "moved": 3200, "shared": 0, "turns": 0, )" +
                          R"("ldmatrix": 0, "ldmatrix_conflicts": 0, "conflicts": 0, "mma": 0, )" +
                          R"("barriers": 7, "shuffles": 0})";
-    write_text(program, "#!/bin/sh\necho '" + line + "'\necho '" + counts +
+    write_program(rung, "echo '" + line_of(rung, earns) + "; measured as -'\necho '" + counts +
                             "' >\"$LEARN_COUNTS\"\nexit " + std::to_string(code) + "\n");
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   }
   Ended ladder() { return shell("learn/ladder " + folder_ / "" + " layernorm"); }
   TemporaryFolder folder_;
@@ -133,6 +131,19 @@ TEST_F(LearnLadder, NamesARungThatIsWrong) {
   const Ended end = ladder();
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(has(end.output, "learn: layernorm v2: an idea: "));
+}
+// Processes, or threads of the host: the rung's own counts are all there is.
+TEST_F(LearnLadder, ARungWithoutAKernelHasItsOwnCounts) {
+  write_without_kernel("v1", "-", 700, 100);
+  write_without_kernel("v2", "steps", 70, 200);
+  write_without_kernel("v3", "messages", 7, 150);
+  write_without_kernel("v4", "messages", 7, 100);
+  const Ended end = ladder();
+  EXPECT_EQ(end.code, 0) << end.output;
+  EXPECT_TRUE(has(end.output, "steps 700, messages 100\n"));
+  EXPECT_TRUE(has(end.output, "steps 70, messages 200  steps 700 -> 70\n"));
+  write_without_kernel("v4", "steps", 7, 100);
+  EXPECT_TRUE(has(ladder().output, "layernorm v4 earns nothing: steps 7 before, 7 now\n"));
 }
 TEST(LearnTable, RefusesAnUnknownTopic) {
   if (!std::filesystem::exists("learn/ladder")) GTEST_SKIP() << "not started in the checkout";

@@ -1,0 +1,60 @@
+// Shared by all rungs, with CUDA or without: made-up data, the comparison with the plain loop, and
+// the line that a rung prints.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+namespace learn {
+
+inline double enlarged = 1;      // how many times as large the problem of the GPU is
+inline float microseconds = -1;  // of a run, on a GPU
+
+// Numbers in [-1, 1), multiples of 1/128 so that 16 bits hold them; the same each time.
+inline std::vector<float> numbers(size_t count, uint32_t seed) {
+  std::vector<float> all(count);
+  for (float& x : all) {
+    seed = seed * 1664525 + 1013904223;
+    x = float(seed >> 24) / 128 - 1;
+  }
+  return all;
+}
+
+struct Rung {
+  const char* name;   // "matmul v3: shared tile"
+  const char* earns;  // the count that must be lower than the rung before has it: learn/ladder
+  double bytes;       // that this problem has to read and write at least
+  double flops;
+  double weights = 0;         // bytes of these that stay as they are where the problem is enlarged
+  const char* counts = "";    // the counts that the rung made itself: "saved 8192, sent 4096"
+  const char* measured = "";  // the same on an H100: "MODEL OPERATION SHAPE" in bench/results
+};
+
+// Compares `got` with what expected(i) computes in double: all of it, or on a GPU some thousands.
+// Prints the rung's line; returns main()'s exit code. LEARN_SPOIL=1 in the environment spoils one
+// number, which has to be noticed.
+template <class Expected>
+int compare(const Rung& rung, const std::vector<float>& got, double tolerance, Expected expected) {
+  const bool spoils = std::getenv("LEARN_SPOIL");
+  size_t wrong = 0, looked_at = 0;
+  double largest = 0;
+  const size_t step = got.size() > 600000 ? got.size() / 4099 : 1;
+  for (size_t i = 0; i < got.size(); i += step, ++looked_at) {
+    const double is = double(got[i]) + (spoils && i == 0 ? 1 : 0);
+    const double error = std::fabs(is - expected(i));
+    wrong += !(error <= tolerance);  // NaN is wrong, too
+    if (!(error <= largest)) largest = error;
+  }
+  std::printf("%s: %zu of %zu wrong, error %.1e <= %.1e", rung.name, wrong, looked_at, largest,
+              tolerance);
+  std::printf("; needs %.0f bytes, %.0f of weights, %.0f flops, times %.17g; earns %s", rung.bytes,
+              rung.weights, rung.flops, enlarged, rung.earns);
+  if (*rung.counts) std::printf("; %s", rung.counts);
+  if (microseconds >= 0) std::printf("; took %.2f us", double(microseconds));
+  std::printf("; measured as %s\n", *rung.measured ? rung.measured : "-");
+  return wrong != 0;
+}
+
+}  // namespace learn
