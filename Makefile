@@ -25,6 +25,7 @@
 #:                   DEBUG=1: in gdb
 #: make learn        kernels from the obvious to the shipped, rung by rung, and
 #:                   what each earned; TOPIC=matmul: one of learn/
+#:                   EXERCISE=1: that exercise; the path is in learn/README.md
 #:
 #: Tests and gates
 #: make test         build and run all tests; FILTER=Suite.Name: only that one

@@ -76,7 +76,7 @@ $(foreach program,$(examples),$(eval $(program): learn/examples/$(basename $(not
 # by nvcc. The last rungs include the shipped kernels; --gc-sections drops the launches that they
 # don't make, and with these what is not linked.
 .PHONY: learn
-learn_topics := $(filter-out examples exercises,$(patsubst learn/%/,%,$(wildcard learn/*/)))
+learn_topics := $(sort $(patsubst learn/%/,%,$(dir $(wildcard learn/*/v[0-9]*.c*))))
 learn_chosen := $(or $(TOPIC),$(learn_topics))
 rungs_of = $(patsubst learn/%.cu,$(2)/%,$(call in,cu,$(1:%=learn/%)))
 learn_rungs := $(call rungs_of,$(learn_topics),$(BUILD)/learn)
@@ -108,9 +108,31 @@ $(BUILD)/learn/gpu/%: learn/%.cu $(cuda_objects)
 	  $(CXX) $(CXXFLAGS) -o $@ $@.o \
 	  $(filter-out $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(shell sed -nE 's/^#include "(kernels.*\.cu)"/\1/p' $<)),$(cuda_objects)) \
 	  $(objects) $(gpu_libraries) $(LDLIBS)
+# ---- Exercises ----------------------------------------------------------------------------------
+# Built as by make try. The solutions are the lines of the gap; awk puts them there.
+exercises := $(sort $(wildcard learn/exercises/*.cu))
+exercise := $(filter learn/exercises/$(EXERCISE)_% learn/exercises/0$(EXERCISE)_%,$(exercises))
+exercise_programs := $(exercises:learn/exercises/%.cu=$(BUILD)/learn/exercises/%)
+solved_programs := $(exercises:learn/exercises/%.cu=$(BUILD)/learn/solved/%)
+exercise_needs := learn/rung.h learn/exercises/exercise.h simt/cuda_to_cpp simt/try.h $(call try_objects,run)
+$(exercise_programs): $(BUILD)/learn/exercises/%: learn/exercises/%.cu $(exercise_needs)
+	@echo "compile   $<" && $(call try_link,run,$<,,$@)
+$(BUILD)/learn/solved/%.cu: learn/exercises/%.cu learn/exercises/solutions/%.txt
+	@mkdir -p $(@D) && awk '/--- end of your code/ { inside = 0 } !inside; \
+	  /--- your code/ { inside = 1; while ((getline line <"$(lastword $^)") > 0) print line }' $< >$@
+$(solved_programs): %: %.cu $(exercise_needs)
+	@echo "compile   $<" && $(call try_link,run,$<,,$@)
+.SECONDARY: $(solved_programs:%=%.cu)
+
+ifneq ($(EXERCISE),)
+learn: $(if $(exercise),$(exercise:learn/exercises/%.cu=$(BUILD)/learn/$(if $(SOLUTION),solved,exercises)/%))
+	@$(if $(exercise),learn/exercise $< $(exercise),echo "learn: EXERCISE=$(EXERCISE): there are $(foreach file,$(exercises),$(subst \
+	  _, ,$(file:learn/exercises/%.cu=%))$(comma))" | sed 's/,$$//' >&2; exit 2)
+else
 learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(call host_rungs_of,$(learn_chosen)) $(if $(NVCC),$(if $(gpu),$(call rungs_of,$(learn_chosen),$(BUILD)/learn/gpu)))
 	@learn/ladder $(BUILD) $(TOPIC)
+endif
 ifeq ($(SIMT)$(SANITIZE),1)
-learn_for_tests := $(learn_rungs) $(call host_rungs_of,$(learn_topics))
+learn_for_tests := $(learn_rungs) $(call host_rungs_of,$(learn_topics)) $(exercise_programs) $(solved_programs)
 test: $(if $(FILTER),,$(learn_for_tests))
 endif

@@ -1,0 +1,37 @@
+// Exercise 2: the end. Threads come in whole blocks, and 1000 numbers are no multiple of 128.
+// Too few blocks leave numbers unwritten; enough of them have threads beyond the end, which write
+// into memory that belongs to somebody else. On a GPU nobody tells you about either.
+//   make learn EXERCISE=2
+// Hint: round the number of blocks up: (n + threads - 1) / threads. Then the last block has 24
+// threads too many: only threads with i < n may touch an array.
+#include "learn/exercises/exercise.h"
+
+// --- your code: 2 lines ---
+int blocks_for(int n, int threads) { return n / threads; }
+__device__ bool has_work(int i, int n) { return i >= 0 || n > 0; }
+// --- end of your code ---
+
+__global__ void square(float* y, const float* x, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (has_work(i, n)) y[i] = x[i] * x[i];
+}
+
+int main() {
+  constexpr int n = 1000, threads = 128;
+  const std::vector<float> x = learn::numbers(n, 1);
+  const learn::OnGpu<float> gpu_x(x), gpu_y(n);
+  const int blocks = blocks_for(n, threads);
+  square<<<blocks, threads>>>(gpu_y.data, gpu_x.data, n);
+  const std::vector<float> y = gpu_y.to_host();
+
+  const size_t wrong = learn::first_wrong(y, 0, [&](size_t i) { return x[i] * x[i]; });
+  if (wrong == n) {
+    std::printf("y = x^2: all %d numbers are right, by %d threads\n", n, blocks * threads);
+    return 0;
+  }
+  std::printf("y[%zu] should be %g, is %g", wrong, x[wrong] * x[wrong], learn::shown(y[wrong]));
+  if (std::isnan(y[wrong])) std::printf(": no thread has written it");
+  std::printf("\n%d blocks of %d threads are %d threads, for %d numbers\n", blocks, threads,
+              blocks * threads, n);
+  return 1;
+}

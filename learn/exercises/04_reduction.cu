@@ -1,0 +1,46 @@
+// Exercise 4: reduction and barriers. A block adds 256 numbers as a tree: 128 threads add the upper
+// half to the lower, then 64 threads the upper quarter to the lower, and so on down to one number.
+// Between two rounds every thread must wait for the others: a thread that runs ahead would read
+// what has yet to be written. __syncthreads() is that barrier, and all threads have to reach it.
+//   make learn EXERCISE=4
+// Hint: for (int half = threads / 2; half > 0; half /= 2), thread t < half adds
+// partial[t + half] to partial[t]; then the barrier, outside of the if.
+// learn/examples/reduction.cu shows what happens without it.
+#include "learn/exercises/exercise.h"
+
+constexpr int threads = 256, blocks = 4;
+
+// sums [blocks], x [blocks, threads]
+__global__ void block_sums(float* sums, const float* x) {
+  __shared__ float partial[threads];
+  const int t = threadIdx.x;
+  partial[t] = x[blockIdx.x * threads + t];
+  __syncthreads();
+  // --- your code: 4 lines ---
+  // --- end of your code ---
+  if (t == 0) sums[blockIdx.x] = partial[0];
+}
+
+int main() {
+  std::vector<float> x(blocks * threads);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float(i + 1);
+  const learn::OnGpu<float> gpu_x(x), gpu_sums(blocks);
+  block_sums<<<blocks, threads>>>(gpu_sums.data, gpu_x.data);
+  const std::vector<float> sums = gpu_sums.to_host();
+
+  const auto expected = [](size_t block) {  // of 256 block + 1, ..., 256 block + 256
+    return threads * (threads * double(block) + (threads + 1) / 2.0);
+  };
+  const size_t wrong = learn::first_wrong(sums, 0, expected);
+  if (wrong == blocks) {
+    std::printf("1 + ... + 256 = %g, and the other blocks' sums are right\n", sums[0]);
+    return 0;
+  }
+  std::printf("sums[%zu] should be %g, is %g", wrong, expected(wrong), sums[wrong]);
+  if (sums[wrong] == x[wrong * threads])
+    std::printf(": partial[0] still holds what thread 0 brought");
+  else
+    std::printf(": some numbers are missing in it, or were added twice");
+  std::printf("\n");
+  return 1;
+}
