@@ -1,4 +1,4 @@
-// Exercise 2: the end. Threads come in whole blocks, and 1000 numbers are no multiple of 128.
+// Exercise 2: the end. Threads come in whole blocks of 128, and 1000 numbers fill 7.8 of them.
 // Too few blocks leave numbers unwritten; enough of them have threads beyond the end, which write
 // into memory that belongs to somebody else. On a GPU nobody tells you about either.
 //   make learn EXERCISE=2

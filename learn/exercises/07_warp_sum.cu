@@ -36,7 +36,7 @@ int main() {
   if (wrong > 0)
     std::printf(", while lane 0 holds it: all lanes need the mean");
   else if (sums[0] == 480)  // 0 + 32 + ... + 160
-    std::printf(": that is the sum of its own 6 numbers, row[0], row[32], ...");
+    std::printf(":\nthat is the sum of its own 6 numbers, row[0], row[32], ...");
   std::printf("\n");
   return 1;
 }

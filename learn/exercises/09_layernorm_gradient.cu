@@ -1,11 +1,12 @@
-// Exercise 9: the gradient of a layer norm. With xhat = (inp - mean) rstd and out = weight xhat, and
-// g = dout weight, each number of a row moves its row's mean and rstd, too. So there are three terms:
+// Exercise 9: the gradient of a layer norm. With xhat = (inp - mean) rstd, out = weight xhat and
+// g = dout weight, each number of a row moves its row's mean and rstd, too. So there are 3 terms:
 //   dinp = rstd (g - mean over the row of g - xhat * mean over the row of g xhat)
-// The code below has the first of them only. Here it is checked as a gradient should be: each number
-// of inp is moved a little, and the loss, the sum of dout out, computed again in double.
+// The code below has the first of them only. It is checked as a gradient should be: each number of
+// inp is moved a little, and the loss, the sum of dout out, computed again in double.
 //   make learn EXERCISE=9
-// Hint: two sums over the lane's numbers, of g[i] and of g[i] * xhat[i]; warp_sum() of each, divided
-// by C; then the loop that writes. kernels/layers/layernorm.cu has them in layernorm_backward.
+// Hint: two sums over the lane's numbers, of g[i] and of g[i] * xhat[i]; warp_sum() of each,
+// divided by C; then the loop that writes. kernels/layers/layernorm.cu has them, too:
+// layernorm_backward_plain.
 #include "learn/exercises/exercise.h"
 
 constexpr int lanes = 32, C = 64, per_lane = C / lanes, rows = 4;
@@ -40,7 +41,7 @@ int main() {
   backward<<<rows, lanes>>>(gpu_dinp.data, gpu_dout.data, gpu_inp.data, gpu_weight.data);
   const std::vector<float> dinp = gpu_dinp.to_host();
 
-  // Of the row of inp[i], with `moved` added to that number.
+  // The loss of the row of inp[i], with `moved` added to that number.
   const auto loss = [&](size_t i, double moved) {
     const size_t first = i / C * C;
     std::vector<double> x(&inp[first], &inp[first] + C);
@@ -62,12 +63,12 @@ int main() {
   for (int c = 0; c < C; ++c) sum += dinp[c];
   if (!(std::fabs(sum) < 1e-3))
     std::printf(
-        "the gradients of row 0 sum to %.3f, not to 0: but adding the same to all of a row "
-        "changes nothing, since the mean moves along\n",
+        "the gradients of row 0 sum to %.3f, not to 0: but adding the same to all\n"
+        "of a row changes nothing, since the mean moves along\n",
         sum);
   else
     std::printf(
-        "the gradients of row 0 sum to 0, as they should: the mean's term is right; "
-        "is that of rstd?\n");
+        "the gradients of row 0 sum to 0, as they should: the mean's term is right.\n"
+        "Is that of rstd?\n");
   return 1;
 }

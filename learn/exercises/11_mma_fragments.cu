@@ -11,7 +11,7 @@
 
 constexpr int M = 16, N = 8, lanes = 32;
 
-// Where number i (0 to 3) of a lane belongs in d [M, N].
+// Number i (0 to 3) of a lane belongs to this row and column of d [M, N].
 // --- your code: 2 lines ---
 __host__ __device__ int row_of(int lane, int i) { return lane / 2; }
 __host__ __device__ int col_of(int lane, int i) { return lane % 2 * 4 + i; }

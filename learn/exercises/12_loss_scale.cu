@@ -1,11 +1,12 @@
-// Exercise 12: a step in 16 bits. fp16 has no numbers beyond 65504, and rounds those below 6e-8 to 0,
-// as gradients often are. So the loss is multiplied by a scale, and the update divides by it. Which
-// scale? As large as goes: if a gradient overflows, the step is skipped and the scale halved; after
-// `interval` good steps in a row it is doubled. The GPU decides it itself, so that the host never
-// waits. The code below skips, but leaves the scale alone, and so it skips for ever.
+// Exercise 12: a step in 16 bits. fp16 has no numbers beyond 65504, and rounds those below 3e-8 to
+// 0, as gradients often are. So the loss is multiplied by a scale, and the update divides by it.
+// Which scale? As large as goes: if a gradient overflows, the step is skipped and the scale halved;
+// after `interval` good steps in a row it is doubled. The GPU decides this itself, so that the host
+// never waits. The code below skips, but leaves the scale alone, and so it skips for ever.
 //   make learn EXERCISE=12
 // Hint: overflow: scale /= 2, and good_steps begins again at 0. Otherwise ++good_steps, and where
-// it reaches interval, scale *= 2 and good_steps = 0. The end of kernels/training/optimizer.cu.
+// it reaches interval, scale *= 2 and good_steps = 0. So does update_state in
+// kernels/training/optimizer.cu.
 #include <cuda_fp16.h>
 
 #include "learn/exercises/exercise.h"
