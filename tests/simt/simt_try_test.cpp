@@ -241,6 +241,8 @@ TEST(SimtTry, WhatTheStandInLacksIsNamedInOneLine) {
           ":3: the stand-in lacks asm: inline PTX is left out; kernels/cuda/ptx.cuh has cp.async, "
           "ldmatrix and mma\n" +
           at + ":6: the stand-in lacks cudaMemcpy2D: copies have one dimension: cudaMemcpy");
+  says("__global__ void f(int* x) { atomicAdd(x[0], 1); }\nint main() {}\n",
+       at + ":1: the first argument of atomicAdd is the address of a number: &x, not x");
   says("#include <cooperative_groups.h>\nint main() {}\n",
        at + ":1: the stand-in lacks cooperative_groups.h: cooperative groups are left out; "
             "__syncthreads() and __syncwarp() are there");
