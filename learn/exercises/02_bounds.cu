@@ -8,7 +8,7 @@
 
 // --- your code: 2 lines ---
 int blocks_for(int n, int threads) { return n / threads; }
-__device__ bool has_work(int i, int n) { return i >= 0 || n > 0; }
+__device__ bool has_work(int i, int n) { return true; }
 // --- end of your code ---
 
 __global__ void square(float* y, const float* x, int n) {
