@@ -1,6 +1,6 @@
 # compile_commands.json for editors: how each file is compiled, .cu files as for the stand-in.
 on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,simt $(wildcard simt/*) tests/simt bench/counters)
-compiled = $(on_simt) $(kernels) $(wildcard learn/examples/*.cu bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
+compiled = $(on_simt) $(kernels) $(wildcard learn/*/*.cu learn/*/*.cpp bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
     $(filter-out $(messages:%=%.o),$(objects)) $(program) $(test_objects) $(bench_objects)))
 flags_for = $(if $(filter $(on_simt),$(1)),$(simt_flags),$(if $(filter $(kernels),$(1)),$(kernel_flags) $(avx2) \

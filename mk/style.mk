@@ -8,8 +8,9 @@ lint:
 clang_tidy = $(or $(shell command -v clang-tidy-19),$(shell command -v clang-tidy-18),$(shell clang-tidy --version 2>/dev/null \
   | grep -qE 'version (1[6-9]|[2-9][0-9])' && command -v clang-tidy))
 tidy_flags = $(choices) -idirafter$(shell $(CXX) -print-file-name=include) '-D__builtin_clear_padding=static_cast<void>'
+# The programs of learn/ have CUDA's kernel<<<...>>>, which Clang takes for C++ here.
 TIDY_BASE ?= origin/main
-tidied = $(filter $(if $(ALL),%,$(shell git diff --name-only --diff-filter=d $(TIDY_BASE) -- '*.cpp' '*.cu')),$(sort $(compiled)))
+tidied = $(filter-out learn/%.cu,$(filter $(if $(ALL),%,$(shell git diff --name-only --diff-filter=d $(TIDY_BASE) -- '*.cpp' '*.cu')),$(sort $(compiled))))
 tidy: | compile_commands.json $(messages:%=%.cc)
 	@$(if $(clang_tidy),,echo "tidy: clang-tidy 16 or newer is not installed: make deps-dev" >&2; exit 2;) \
 	  $(if $(tidied),printf '%s\n' $(tidied) | xargs -P $(shell nproc) -n 4 $(clang_tidy) --quiet -p . $(tidy_flags:%=--extra-arg=%),echo "tidy: no source has changed since $(TIDY_BASE)")
