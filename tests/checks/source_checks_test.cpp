@@ -1,4 +1,4 @@
-// tests/check_includes, tests/check_sources and tests/check_docs on small trees with one fault
+// tests/check_includes, check_sources, check_docs and check_quotes on small trees with one fault
 // each.
 #include <gtest/gtest.h>
 
@@ -159,6 +159,59 @@ TEST_F(DocChecks, EnvironmentVariables) {
   expect(
       "docs/environment.md lacks BAREVISION_PLAN, which engine/model/plan.cpp reads\n"
       "docs/environment.md has BAREVISION_PLANS, which nothing reads");
+}
+
+TEST_F(DocChecks, ACommandOfAStory) {
+  write("learn/a.md", "# A\n\n    $ ./launcher eval\n    an answer\n");
+  expect("learn/a.md:3: ./launcher eval: tests/doc_commands doesn't say how this is tried");
+}
+
+class QuoteChecks : public SourceChecks {
+ protected:
+  void SetUp() override {
+    SourceChecks::SetUp();
+    if (IsSkipped()) return;
+    write("kernels/pool.cu", "int pool() {\n  int sum = 0;\n  sum += 1;\n  return sum;\n}\n");
+    write("learn/ladder",
+          "#!/bin/sh\necho 'rung      /req   us by    '\necho 'pool v1    4.0   12 memory'\n");
+    write("build/learn/pool/v1", "");
+    write("build/try/examples/add.WRONG", "#!/bin/sh\necho begins\necho add: 7 wrong\n");
+    for (const char* program : {"learn/ladder", "build/try/examples/add.WRONG"})
+      std::filesystem::permissions(folder_ / program, std::filesystem::perms::owner_all);
+  }
+  // The page's text, and what is wrong with it, on its first line or none.
+  void expect(const std::string& page, const std::string& wrong) {
+    write("learn/pool.md", page);
+    EXPECT_EQ(said_by("check_quotes --build " + folder_ / "build"), wrong) << page;
+  }
+};
+
+TEST_F(QuoteChecks, Code) {
+  const std::string from = "From [kernels/pool.cu](../kernels/pool.cu), `pool`:\n\n```cpp\n";
+  expect(from + "int sum = 0;\n...\nreturn sum;\n```\n", "");
+  expect(from + "int sum = 0;\nreturn sum;\n```\n",
+         "learn/pool.md:4: kernels/pool.cu has no such lines: int sum = 0;\n");
+  expect(from + "return sum;\n...\nint sum = 0;\n```\n",
+         "learn/pool.md:6: kernels/pool.cu has no such lines: int sum = 0;\n");
+  expect("From `kernels/max.cu`:\n\n    return 0;\n",
+         "learn/pool.md:1: there is no kernels/max.cu\n");
+  expect("From `kernels/pool.cu`:\n\nNothing.\n", "learn/pool.md:1: nothing is quoted\n");
+}
+
+TEST_F(QuoteChecks, Tables) {
+  const std::string from =
+      "From `make learn TOPIC=pool`:\n\n| rung | /req | by |\n| --- | --- | --- |\n";
+  expect(from + "| v1 | 4.0 | memory |\n", "");
+  expect(from + "| v1 | 4.1 | memory |\n", "learn/pool.md:5: v1: /req is 4.0, not 4.1\n");
+  expect(from + "| v2 | 4.0 | memory |\n",
+         "learn/pool.md:5: v2: /req is , not 4.0\nlearn/pool.md:5: v2: by is , not memory\n");
+}
+
+TEST_F(QuoteChecks, Programs) {
+  const std::string line = "    $ make try FILE=learn/examples/add.cu DEFINE=WRONG\n";
+  expect(line + "    add: 7 wrong\n", "");
+  expect(line + "    add: 8 wrong\n", "learn/pool.md:2: " + folder_ / "build" +
+                                          "/try/examples/add.WRONG doesn't print: add: 8 wrong\n");
 }
 
 }  // namespace

@@ -86,6 +86,19 @@ TEST(SimtTry, AllExamplesAreTested) {
   }
 }
 
+// The program with which simt/README.md begins, and what it says that it prints.
+TEST(SimtTry, TheFirstProgramOfTheReadme) {
+  if (!std::filesystem::exists("simt/README.md")) GTEST_SKIP() << "not in the project's folder";
+  const std::string page = contents("simt/README.md"), call = "    $ make try FILE=square.cu\n    ";
+  const size_t begin = page.find("    #include <cstdio>"), end = page.find(call, begin);
+  ASSERT_NE(end, page.npos);
+  const TemporaryFolder scratch;
+  write_text(scratch / "square.cu", page.substr(begin, end - begin));
+  const size_t says = end + call.size();
+  EXPECT_EQ(shell(make_try("FILE=" + scratch / "square.cu")).output,
+            page.substr(says, page.find('\n', says) + 1 - says));
+}
+
 // Every line is CUDA as nvcc takes it. The argument chooses a bug.
 const std::string cases = R"(#include <cstdio>
 #include "constants.h"
