@@ -142,6 +142,9 @@ TEST_F(DocChecks, ALongPage) {
   for (int i = 0; i < 301; ++i) lines += "line\n";
   write("docs/c.md", lines);
   expect("docs/c.md: 301 lines, more than 300");
+  write("docs/c.md", "");
+  write("learn/c.md", lines);
+  expect("learn/c.md: 301 lines, more than 300");
 }
 
 TEST_F(DocChecks, AFolderThatTheMapLacks) {
