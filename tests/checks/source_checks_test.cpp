@@ -210,6 +210,18 @@ TEST_F(QuoteChecks, Tables) {
          "learn/pool.md:5: v2: /req is , not 4.0\nlearn/pool.md:5: v2: by is , not memory\n");
 }
 
+// Another compiler's counts may differ.
+TEST_F(QuoteChecks, TablesOfAnotherCompiler) {
+  write("tests/counters/vit_tiny.txt", "# Counts. g++ 1.2. Written by: make counters\n");
+  write("learn/pool.md",
+        "From `make learn TOPIC=pool`:\n\n| rung | /req |\n| - | - |\n| v1 | 4.1 |\n");
+  const std::string call = "tests/check_quotes " + folder_.path() + " --build " +
+                           folder_ / "build" + " >" + folder_ / "said";
+  EXPECT_EQ(std::system(call.c_str()), 0);
+  EXPECT_TRUE(
+      has(contents(folder_ / "said"), "aren't compared: they are of g++ 1.2, and this is "));
+}
+
 TEST_F(QuoteChecks, Programs) {
   const std::string line = "    $ make try FILE=learn/examples/add.cu DEFINE=WRONG\n";
   expect(line + "    add: 7 wrong\n", "");
