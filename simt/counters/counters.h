@@ -18,12 +18,20 @@ struct GlobalAccesses {
   uint64_t requests = 0;
   uint64_t sectors = 0;  // touched, each counted once per request
   uint64_t bytes = 0;    // requested by all lanes
+
+  void operator+=(const GlobalAccesses& other) {
+    requests += other.requests, sectors += other.sectors, bytes += other.bytes;
+  }
 };
 // ... and to shared memory.
 struct SharedAccesses {
   uint64_t requests = 0;
   uint64_t wavefronts = 0;  // turns
   uint64_t conflicts = 0;   // turns beyond the minimum for this width
+
+  void operator+=(const SharedAccesses& other) {
+    requests += other.requests, wavefronts += other.wavefronts, conflicts += other.conflicts;
+  }
 };
 
 // Counters of one kernel. They count warps, not threads.
@@ -45,6 +53,8 @@ struct Counters {
   uint64_t bytes() const { return loads.bytes + stores.bytes; }
   uint64_t moved() const { return 32 * (sectors_read + sectors_written); }
 };
+
+std::map<std::string, uint64_t> named_numbers(const Counters&);  // each by its name, in words
 
 // Returns the counters since the last call, by kernel name.
 std::map<std::string, Counters> take_counters();

@@ -40,6 +40,10 @@ ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 extern "C" {
+// g++ -fsanitize-coverage=trace-pc calls it at the begin of each piece of code without a branch.
+void __sanitizer_cov_trace_pc() {
+  if (simt::Lines::on && simt::Recorder::runs()) simt::Recorder::here().enter_piece(PLACE);
+}
 void __tsan_read_range(const void* p, size_t bytes) {
   simt::note(PLACE, simt::AccessKind::load, bytes, p);
 }

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
 #include "simt/counters/sectors.h"
+#include "simt/device/block.h"
 
 namespace simt {
 namespace {
@@ -34,13 +37,24 @@ void Recorder::begin(unsigned threads) {
   if (lists_.size() < threads) lists_.resize(threads);
   shared_.clear();
   counters = {.blocks = 1, .warps = (threads + warp_size - 1) / warp_size};
+  if (Lines::on) lines.begin(threads);
 }
 
 void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const void* address) {
   if (!list_) return;
   const auto at = reinterpret_cast<uintptr_t>(address);
-  if (is_shared(at) || is_device_address(address))
-    list_->push_back(Access::of(place, kind, bytes, address));
+  if (!is_shared(at) && !is_device_address(address)) return;
+  if (list_->size() == most_listed) refuse_more();
+  list_->push_back(Access::of(place, kind, bytes, address));
+}
+
+// A thread that waits for what never comes would fill the memory.
+void Recorder::refuse_more() {
+  char where[Block::max_description];
+  Block::current()->describe(where);
+  std::fprintf(stderr, "simt: %s: %zu accesses without a wait for other threads: too many to count\n",
+               where, most_listed);
+  std::abort();
 }
 
 // Lanes with the same accesses are counted together; after they diverge, by instruction.
@@ -58,10 +72,11 @@ void Recorder::count_warp(unsigned begin) {
       same &= by_lane[lane]->instruction == by_lane[0]->instruction;
     }
     if (!same) break;
-    count(by_lane, lanes);
+    count(by_lane, begin, lanes);
   }
   count_apart(i, begin, lanes);
   for (unsigned lane = 0; lane < lanes; ++lane) lists_[begin + lane].clear();
+  if (Lines::on) lines.count_pieces(begin, lanes);
 }
 
 void Recorder::count_apart(size_t done, unsigned first, unsigned lanes) {
@@ -89,35 +104,72 @@ void Recorder::count_apart(size_t done, unsigned first, unsigned lanes) {
       by_lane[lane] = takes_part ? &list[at[lane]++] : nullptr;
       any |= at[lane] < list.size();
     }
-    count(by_lane, lanes);
+    count(by_lane, first, lanes);
   }
 }
 
 // Counts one instruction of a warp; null: a lane that doesn't execute it.
-void Recorder::count(const Access* by_lane[32], unsigned lanes) {
+void Recorder::count(const Access* by_lane[32], unsigned first, unsigned lanes) {
   uintptr_t shared[warp_size], global[warp_size];
   uint32_t in_shared = 0;
-  unsigned in_global = 0;
+  unsigned in_global = 0, marks = 0;
   const Access* one = nullptr;
   for (unsigned lane = 0; lane < lanes; ++lane) {
     if (!by_lane[lane]) continue;
     one = by_lane[lane];
-    if (is_shared(one->address))
+    if (one->kind() > AccessKind::cp_async)
+      ++marks;
+    else if (is_shared(one->address))
       shared[lane] = one->address, in_shared |= 1u << lane;
     else
       global[in_global++] = one->address;
   }
+  if (marks) return lines.event(first / warp_size, one->instruction, marks, lanes);
   counters.partial += unsigned(std::popcount(in_shared)) + in_global < lanes;
   counters.atomics += one->kind() == AccessKind::atomic;
   if (one->kind() == AccessKind::cp_async && in_global)
     counters.cp_async_bytes += uint64_t{one->bytes()} * in_global;
-  if (in_global) count_global(*one, global, in_global);
-  if (in_shared)
-    count_shared(one->kind() == AccessKind::ldmatrix ? counters.ldmatrix : counters.shared,
-                 one->bytes(), shared, in_shared);
+  GlobalAccesses of_global;
+  SharedAccesses of_shared;
+  if (in_global) {
+    of_global = count_global(*one, global, in_global);
+    (one->kind() == AccessKind::store ? counters.stores : counters.loads) += of_global;
+  }
+  if (in_shared) {
+    of_shared = count_shared(one->bytes(), shared, in_shared);
+    (one->kind() == AccessKind::ldmatrix ? counters.ldmatrix : counters.shared) += of_shared;
+  }
+  if (Lines::on) tell_lines(by_lane, first, lanes, in_shared, of_global, of_shared);
 }
 
-void Recorder::count_global(const Access& access, const uintptr_t (&addresses)[32], unsigned n) {
+// Lanes in different memories are told apart, as they are counted.
+void Recorder::tell_lines(const Access* by_lane[32], unsigned first, unsigned lanes,
+                          uint32_t in_shared, GlobalAccesses of_global, SharedAccesses of_shared) {
+  std::array<uint64_t, warp_size> at{};
+  uint32_t all = 0;
+  int space = 0;
+  uint64_t instruction = 0;
+  for (unsigned lane = 0; lane < lanes; ++lane) {
+    if (!by_lane[lane]) continue;
+    all |= 1u << lane;
+    at[lane] = by_lane[lane]->address, instruction = by_lane[lane]->instruction;
+    for (size_t i = 0; in_shared >> lane & 1 && i < shared_.size(); ++i)
+      if (at[lane] - shared_[i].begin < shared_[i].bytes) {
+        at[lane] -= shared_[i].begin, space = int(i);
+        break;
+      }
+  }
+  const bool partial = unsigned(std::popcount(all)) < lanes;
+  const unsigned warp = first / warp_size;
+  if (of_global.requests)
+    lines.request(warp, {instruction, all & ~in_shared, partial, -1, at, of_global, {}});
+  if (in_shared)
+    lines.request(
+        warp, {instruction, in_shared, partial && !of_global.requests, space, at, {}, of_shared});
+}
+
+GlobalAccesses Recorder::count_global(const Access& access, const uintptr_t (&addresses)[32],
+                                      unsigned n) {
   const unsigned bytes = access.bytes();
   uintptr_t sectors[4 * warp_size];
   unsigned count = 0;
@@ -127,23 +179,18 @@ void Recorder::count_global(const Access& access, const uintptr_t (&addresses)[3
   count = distinct(sectors, sectors + count);
   const bool writes = access.kind() == AccessKind::store;  // and does not read
   const bool both = access.kind() == AccessKind::atomic;
-  const auto add = [&](GlobalAccesses& to) {
-    ++to.requests;
-    to.sectors += count;
-    to.bytes += uint64_t{bytes} * n;
-  };
-  add(writes ? counters.stores : counters.loads);
   for (unsigned i = 0; i < count; ++i) {
     touch_sector(sectors[i], writes);
     if (both) touch_sector(sectors[i], true);
   }
+  return {.requests = 1, .sectors = count, .bytes = uint64_t{bytes} * n};
 }
 
 // Accesses of up to 4 bytes are served for all lanes together, of 8 bytes for half of them, of 16
 // for a quarter. In each turn a bank delivers or stores one word, for any number of lanes.
-void Recorder::count_shared(SharedAccesses& to, unsigned bytes, const uintptr_t (&addresses)[32],
-                            uint32_t lanes) {
-  ++to.requests;
+SharedAccesses Recorder::count_shared(unsigned bytes, const uintptr_t (&addresses)[32],
+                                      uint32_t lanes) {
+  SharedAccesses cost{.requests = 1};
   const unsigned at_once = bytes <= 4 ? 32 : bytes <= 8 ? 16 : 8;
   for (unsigned first = 0; first < warp_size; first += at_once) {
     uintptr_t words[4 * warp_size];
@@ -157,14 +204,38 @@ void Recorder::count_shared(SharedAccesses& to, unsigned bytes, const uintptr_t 
     std::array<uint8_t, banks> turns{};
     for (unsigned i = 0; i < count; ++i) ++turns[words[i] % banks];
     const unsigned most = *std::max_element(turns.begin(), turns.end());
-    to.wavefronts += most;
-    to.conflicts += most - 1;
+    cost.wavefronts += most;
+    cost.conflicts += most - 1;
   }
+  return cost;
+}
+
+void Recorder::barrier() {
+  const unsigned warps = (threads_ + warp_size - 1) / warp_size;
+  counters.barriers += warps;
+  if (!Lines::on) return;
+  const uint64_t instruction = Access::of(place_, AccessKind::barrier, 0, nullptr).instruction;
+  for (unsigned warp = 0; warp < warps; ++warp) {
+    count_warp(warp * warp_size);
+    const unsigned lanes = std::min(warp_size, threads_ - warp * warp_size);
+    lines.event(warp, instruction, lanes, lanes);
+  }
+}
+
+void Recorder::exchange(AccessKind kind, unsigned lanes) {
+  ++(kind == AccessKind::shuffle ? counters.shuffles
+     : kind == AccessKind::vote  ? counters.votes
+                                 : counters.mma_m16n8k16);
+  if (!Lines::on) return;
+  const unsigned warp = thread_ / warp_size;
+  lines.event(warp, Access::of(place_, kind, 0, nullptr).instruction, lanes,
+              std::min(warp_size, threads_ - warp * warp_size));
 }
 
 void Recorder::end() {
   pause();
   for (unsigned begin = 0; begin < threads_; begin += warp_size) count_warp(begin);
+  if (Lines::on) lines.end((threads_ + warp_size - 1) / warp_size);
   const std::lock_guard lock(mutex);
   of_launch += counters;
 }
@@ -176,6 +247,7 @@ void count_launch(const char* kernel) {
   const auto [read, written] = take_touched_sectors();
   c.sectors_read += read;
   c.sectors_written += written;
+  if (Lines::on) Lines::end_launch(c);
   of_kernels()[kernel] += std::exchange(c, {});
 }
 

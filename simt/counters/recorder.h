@@ -5,27 +5,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "simt/counters/access.h"
 #include "simt/counters/counters.h"
 #include "simt/counters/counting.h"
+#include "simt/counters/lines.h"
 
 namespace simt {
-
-enum class AccessKind : uint8_t { load, store, atomic, ldmatrix, cp_async };
-
-// An access by one thread. `instruction` tells requests apart: the code address in the lower 48
-// bits, the kind, and the size.
-struct Access {
-  uint64_t instruction;
-  uintptr_t address;
-
-  static Access of(const void* place, AccessKind kind, unsigned bytes, const void* address) {
-    return {(reinterpret_cast<uint64_t>(place) & 0xFFFF'FFFF'FFFF) | uint64_t(kind) << 48 |
-                uint64_t{bytes} << 56,
-            reinterpret_cast<uintptr_t>(address)};
-  }
-  AccessKind kind() const { return AccessKind(instruction >> 48 & 0xFF); }
-  unsigned bytes() const { return unsigned(instruction >> 56); }
-};
 
 class Recorder {
  public:
@@ -39,16 +24,32 @@ class Recorder {
 
   void begin(unsigned threads);
   // The launch's shared memory, and each __shared__ variable, which has memory of its own.
-  void shared_memory(const void* begin, size_t bytes) {
-    if (bytes) shared_.push_back({reinterpret_cast<uintptr_t>(begin), bytes});
+  void shared_memory(const void* begin, size_t bytes, const char* name = nullptr, Extents e = {}) {
+    if (!bytes) return;
+    shared_.push_back({reinterpret_cast<uintptr_t>(begin), bytes});
+    if (Lines::on) lines.shared_memory(name, bytes, e);
   }
-  void resume(unsigned thread) { list_ = &lists_[thread]; }
+  void resume(unsigned thread) { list_ = &lists_[thread], thread_ = thread; }
   void pause() { list_ = nullptr; }  // following accesses are not the kernel's
   void note(const void* place, AccessKind, unsigned bytes, const void* address);
+  // The kernel calls the stand-in there: for what the call counts.
+  void called(const void* place, Site site) {
+    place_ = place;
+    if (Lines::on) lines.at_site(place, site);
+  }
+  // What only make view looks at: the running thread's.
+  void mark(AccessKind kind) {
+    if (Lines::on && list_) list_->push_back(Access::of(place_, kind, 0, nullptr));
+  }
+  void enter_piece(const void* place) { lines.enter_piece(thread_, place); }
+  // All warps have come to a barrier; a warp's lanes to a shuffle, vote or mma.
+  void barrier();
+  void exchange(AccessKind, unsigned lanes);
   void count_warp(unsigned begin);  // counts its lanes' accesses so far
   void end();                       // at the block's end: adds the rest to the launch's counts
 
   Counters counters;
+  Lines lines;
   // Set by simt/host, which is a layer above.
   static inline bool (*is_device_address)(const void*) = [](const void*) { return false; };
 
@@ -58,17 +59,22 @@ class Recorder {
       if (address - begin < bytes) return true;
     return false;
   }
-  void count(const Access* by_lane[32], unsigned lanes);
+  static constexpr size_t most_listed = size_t{1} << 25;  // half a GiB
+  [[noreturn]] static void refuse_more();
+  void count(const Access* by_lane[32], unsigned first, unsigned lanes);
   void count_apart(size_t begin, unsigned first, unsigned lanes);
-  void count_global(const Access&, const uintptr_t (&addresses)[32], unsigned n);
-  static void count_shared(SharedAccesses&, unsigned bytes, const uintptr_t (&addresses)[32],
-                           uint32_t lanes);
+  GlobalAccesses count_global(const Access&, const uintptr_t (&addresses)[32], unsigned n);
+  static SharedAccesses count_shared(unsigned bytes, const uintptr_t (&addresses)[32],
+                                     uint32_t lanes);
+  void tell_lines(const Access* by_lane[32], unsigned first, unsigned lanes, uint32_t in_shared,
+                  GlobalAccesses, SharedAccesses);
 
   std::vector<std::vector<Access>> lists_;  // of each thread
   static constinit inline thread_local std::vector<Access>* list_ =
       nullptr;  // of the thread that runs
   static constinit inline thread_local Recorder* here_ = nullptr;
-  unsigned threads_ = 0;
+  unsigned threads_ = 0, thread_ = 0;
+  const void* place_ = nullptr;
   struct Range {
     uintptr_t begin;
     size_t bytes;
@@ -80,5 +86,14 @@ class Recorder {
 void count_launch(const char* kernel);
 // Counts a library call, or an operation without a kernel, as one pass over these bytes.
 void count_bytes(const char* name, double read, double written);
+
+// For functions that kernels call: tells where from, and what only make view looks at.
+[[gnu::always_inline]] inline void called([[maybe_unused]] Site site,
+                                          [[maybe_unused]] AccessKind mark = {}) {
+  if constexpr (counting) {
+    Recorder::here().called(__builtin_return_address(0), site);
+    if (mark != AccessKind{}) Recorder::here().mark(mark);
+  }
+}
 
 }  // namespace simt

@@ -199,7 +199,7 @@ inline void Block::go_on() {
 void Block::wait_for_block(Site site) {
   if (come_to(all_, site)) {
     if constexpr (watching) Races::instance().wait_all();
-    if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
+    if constexpr (counting) Recorder::here().barrier();
     open(all_);
   }
   go_on();
@@ -211,7 +211,7 @@ unsigned Block::count_in_block(bool yes, Site site) {
   if (come_to(all_, site)) {
     count_ = std::exchange(votes_, 0);
     if constexpr (watching) Races::instance().wait_all();
-    if constexpr (counting) Recorder::here().counters.barriers += warps_.size();
+    if constexpr (counting) Recorder::here().barrier();
     open(all_);
   }
   go_on();
@@ -295,7 +295,7 @@ uint32_t Block::ballot(uint32_t mask, bool yes, Site site) {
   gate.votes |= uint32_t{yes} << lane(gate);
   if (come_to(gate, site)) {
     gate.ballot = std::exchange(gate.votes, 0);
-    if constexpr (counting) ++Recorder::here().counters.votes;
+    if constexpr (counting) Recorder::here().exchange(AccessKind::vote, gate.awaited);
     open(gate);
   }
   go_on();
@@ -320,7 +320,7 @@ uint64_t Block::shuffle(uint32_t mask, uint64_t bits, From from, unsigned argume
   const auto& brought = gate.bits[gate.side];
   if (come_to(gate, site)) {
     gate.side ^= 1;
-    if constexpr (counting) ++Recorder::here().counters.shuffles;
+    if constexpr (counting) Recorder::here().exchange(AccessKind::shuffle, gate.awaited);
     open(gate);
   }
   go_on();
@@ -349,6 +349,7 @@ void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site 
 
 void* Block::shared_memory(size_t bytes, const char* name, Extents extents) {
   if (name) shared_name_ = name, shared_extents_ = extents;
+  if constexpr (counting) Recorder::here().lines.name_launch_memory(name, extents);
   if (bytes <= shared_.bytes()) return shared_.data();
   error_ = "launched with " + std::to_string(shared_.bytes()) +
            " bytes of shared memory, but uses " + std::to_string(bytes);
@@ -378,7 +379,7 @@ void* Block::shared_variable(const char* name, size_t bytes, Site site, Extents 
   mine->used = true;
   mine->memory.prepare(bytes);
   if constexpr (watching) Races::instance().shared_memory(mine->memory.data(), bytes);
-  if constexpr (counting) Recorder::here().shared_memory(mine->memory.data(), bytes);
+  if constexpr (counting) Recorder::here().shared_memory(mine->memory.data(), bytes, name, extents);
   return mine->memory.data();
 }
 
@@ -429,20 +430,14 @@ void Block::fail(const char* what, Site site) {
 
 // ---- device.h ----------------------------------------------------------------------------------
 
-void wait_for_block(Site site) { block->wait_for_block(site); }
-unsigned count_in_block(bool yes, Site site) { return block->count_in_block(yes, site); }
-void wait_at_barrier(unsigned id, unsigned threads, Site site) {
-  block->wait_at_barrier(id, threads, site);
-}
-void wait_for_lanes(uint32_t mask, Site site) { block->wait_for_lanes(mask, site); }
-uint32_t ballot(uint32_t mask, bool yes, Site site) { return block->ballot(mask, yes, site); }
+void wait_for_block(Site site) { called(site), block->wait_for_block(site); }
+unsigned count_in_block(bool yes, Site site) { return called(site), block->count_in_block(yes, site); }
+void wait_at_barrier(unsigned id, unsigned threads, Site site) { called(site, AccessKind::numbered_barrier), block->wait_at_barrier(id, threads, site); }
+void wait_for_lanes(uint32_t mask, Site site) { called(site, AccessKind::lanes_wait), block->wait_for_lanes(mask, site); }
+uint32_t ballot(uint32_t mask, bool yes, Site site) { return called(site), block->ballot(mask, yes, site); }
 uint64_t shuffle(uint32_t mask, uint64_t bits, From from, unsigned argument, unsigned width,
-                 Site site) {
-  return block->shuffle(mask, bits, from, argument, width, site);
-}
-void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
-  block->wait_with_hand(hand, work, do_work, site);
-}
+                 Site site) { return called(site), block->shuffle(mask, bits, from, argument, width, site); }
+void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) { called(site), block->wait_with_hand(hand, work, do_work, site); }
 
 void* shared_memory(size_t bytes, const char* name, Extents extents) {
   return block->shared_memory(bytes, name, extents);
@@ -458,17 +453,19 @@ void check_shared(const void* p, size_t bytes, const char* what, Site site) {
 }
 void check_ldmatrix(const void* row, Site site) {
   block->check_shared(row, 16, "ldmatrix", site);
+  called(site);
   if constexpr (counting)
     Recorder::here().note(__builtin_return_address(0), AccessKind::ldmatrix, 16, row);
   if constexpr (watching)
     if (Races::runs()) Races::instance().note(place_of(site), Touch::read, row, 16);
 }
 void count_mma() {
-  if constexpr (counting) ++Recorder::here().counters.mma_m16n8k16;
+  if constexpr (counting) Recorder::here().exchange(AccessKind::mma, warp_size);
 }
 void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Site site) {
   block->check_shared(to, bytes, "cp.async", site);
   check_aligned(from, bytes, "cp.async", site);
+  called(site);
   if constexpr (counting) {
     const void* const place = __builtin_return_address(0);
     Recorder::here().note(place, AccessKind::store, unsigned(bytes), to);
@@ -481,8 +478,8 @@ void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Sit
     }
   block->copy_async({to, from, bytes, from_bytes, 0});
 }
-void copy_commit() { block->copy_commit(); }
-void copy_wait(unsigned pending) { block->copy_wait(pending); }
+void copy_commit() { called({}, AccessKind::copy_commit), block->copy_commit(); }
+void copy_wait(unsigned pending) { called({}, AccessKind::copy_wait), block->copy_wait(pending); }
 
 void fail(const char* what, Site site) { block->fail(what, site); }
 void refuse_in_kernel(const char* what, Site site) {

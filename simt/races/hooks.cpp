@@ -79,6 +79,7 @@ void __tsan_read_range(const void* p, size_t bytes) {
 void __tsan_write_range(const void* p, size_t bytes) {
   simt::note(PLACE, simt::Touch::write, bytes, p);
 }
+void __sanitizer_cov_trace_pc() {}  // for simt/counters
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

@@ -4,6 +4,7 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "simt/counters/counters.h"
+#include "simt/counters/lines_json.h"
 
 namespace bv::simt_gpu {
 namespace {
@@ -16,12 +17,39 @@ T* device_array(size_t count) {
   return p;
 }
 
+// What the counts by instruction add up to.
+simt::Counters sum_of(const simt::LaunchLines& lines) {
+  simt::Counters sum = lines.counters;
+  sum.loads = sum.stores = {}, sum.shared = sum.ldmatrix = {};
+  sum.barriers = sum.shuffles = sum.votes = sum.mma_m16n8k16 = sum.atomics = sum.partial = 0;
+  for (const auto& [instruction, line] : lines.lines) {
+    using simt::AccessKind;
+    const simt::LineCounts& c = line.counts;
+    const AccessKind kind = simt::Access::kind_of(instruction);
+    (kind == AccessKind::store ? sum.stores : sum.loads) += c.global;
+    (kind == AccessKind::ldmatrix ? sum.ldmatrix : sum.shared) += c.shared;
+    if (kind <= AccessKind::cp_async) sum.partial += c.partial;
+    if (kind == AccessKind::barrier) sum.barriers += c.executions;
+    if (kind == AccessKind::shuffle) sum.shuffles += c.executions;
+    if (kind == AccessKind::vote) sum.votes += c.executions;
+    if (kind == AccessKind::mma) sum.mma_m16n8k16 += c.executions;
+    if (kind == AccessKind::atomic) sum.atomics += c.executions;
+  }
+  return sum;
+}
+
+simt::LaunchLines lines;  // of the last counts_of()
+
 template <auto kernel, class... Args>
 simt::Counters counts_of(dim3 grid, dim3 block, size_t shared_bytes, const Args&... args) {
-  simt::take_counters();
+  simt::Lines::on = true;
+  simt::take_counters(), simt::Lines::take();
   launch<kernel>(grid, block, shared_bytes, nullptr, args...);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  return simt::take_counters().at(kernel_name<kernel>());
+  const simt::Counters counts = simt::take_counters().at(kernel_name<kernel>());
+  lines = simt::Lines::take().at(kernel_name<kernel>());
+  EXPECT_EQ(named_numbers(sum_of(lines)), named_numbers(counts));
+  return counts;
 }
 
 // ---- Global memory ------------------------------------------------------------------------------

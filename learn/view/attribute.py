@@ -1,0 +1,132 @@
+"""From counts by instruction (simt/counters/lines_json.h) to counts by line of source."""
+
+import bisect
+
+KINDS = ("load store atomic ldmatrix cp_async copy_commit copy_wait numbered_barrier "
+         "barrier shuffle vote lanes_wait mma").split()
+
+
+def plain_name(kernel):
+    """ "bv::simt_gpu::rows<float, 8>" is rows."""
+    return kernel.split("<")[0].split("(")[0].split("::")[-1].strip()
+
+
+def is_stand_in(path):
+    return path.startswith(("simt/", "/usr/", "?")) or not path
+
+
+class Attribution:
+    """The lines of one program's kernels."""
+
+    def __init__(self, program, kernels):
+        self.program = program
+        self.files = []
+        pieces = sorted({p[0] for k in kernels for p in k["pieces"]})
+        rows = self.rows_of(pieces) if pieces else {}
+        addresses = {line[0] - 1 for k in kernels for line in k["lines"]}
+        addresses |= {row[0] for found in rows.values() for row in found}
+        self.frames = program.frames(addresses)
+        self.rows = rows
+
+    def rows_of(self, pieces):
+        """{piece: its rows of the line table}: those up to the next piece, executed or not."""
+        calls = self.program.calls(pieces[0])
+        ranges, begins = [], []
+        for piece in pieces:
+            i = bisect.bisect_right(calls, piece)
+            end = calls[i] - 5 if i < len(calls) else piece + 4096
+            ranges.append((piece - 5, min(end, piece + 4096)))
+            begins.append(piece - 5)
+        found = {piece: [] for piece in pieces}
+        for row in self.program.rows(ranges):
+            found[pieces[bisect.bisect_right(begins, row[0]) - 1]].append(row)
+        return found
+
+    def file(self, path):
+        if path not in self.files:
+            self.files.append(path)
+        return self.files.index(path)
+
+    def chain(self, address, kernel):
+        """The frames in the kernel's own sources, the innermost first, and whether the innermost of
+        all is one of them."""
+        frames = self.frames.get(address, [])
+        name = plain_name(kernel)
+        for i, (function, _, _) in enumerate(frames):
+            if plain_name(function.split(" ")[-1] if "<" not in function else function) == name \
+                    or f" {name}<" in function or f"::{name}<" in function or f"::{name}(" in function:
+                frames = frames[:i + 1]
+                break
+        else:
+            if any("_Function_handler" in f or "simt::Launcher" in f for f, _, _ in frames):
+                frames = []  # the launch, not the kernel
+        own = [f for f in frames if not is_stand_in(f[1]) and f[2]]
+        return own, bool(own) and own[0] is frames[0]
+
+    def places(self, address, kernel, site):
+        """[[file, line] ...]: of each file the innermost line; and the functions."""
+        chain, _ = self.chain(address - 1, kernel)
+        if site:
+            path, _, line = site.rpartition(":")
+            path = path.removeprefix("./")
+            if not any(f[1] == path and f[2] == int(line) for f in chain) and not is_stand_in(path):
+                chain = [("", path, int(line))] + chain
+        places = {}
+        for _, path, line in chain:
+            places.setdefault(path, line)
+        return [[self.file(path), line] for path, line in places.items()], chain
+
+    def executions(self, kernel, lines):
+        """{file: {line: [warps, lanes]}}. A statement's copies, as in an unrolled loop, are added up;
+        of a line's statements, told apart by their columns, the one executed most often counts.
+        Where a line has accesses, only these count: g++ moves other parts of it out of loops."""
+        begins = sorted(p[0] for p in kernel["pieces"])
+        with_access = {}
+        for made in lines:
+            piece = begins[max(bisect.bisect_right(begins, made["place"]) - 1, 0)] if begins else 0
+            for file, line in made["at"]:
+                with_access.setdefault((self.files[file], line), set()).add(piece)
+        by_line = {}
+        for place, warps, lanes in kernel["pieces"]:
+            keys = set()
+            for address, row_line, column in self.rows.get(place, []):
+                chain, is_direct = self.chain(address, kernel["name"])
+                seen = set()
+                for depth, (_, path, line) in enumerate(chain):
+                    if path in seen:
+                        continue
+                    seen.add(path)
+                    direct = is_direct and depth == 0
+                    keys.add((path, line, direct, (row_line, column) if direct else chain[0][1:] + (row_line, column)))
+            for path, line, direct, key in keys:
+                if place not in with_access.get((path, line), {place}):
+                    continue
+                sums = by_line.setdefault((path, line), ({}, {}))[0 if direct else 1]
+                warps_before, lanes_before = sums.get(key, (0, 0))
+                sums[key] = (warps_before + warps, lanes_before + lanes)
+        result = {}
+        for (path, line), (direct, called) in by_line.items():
+            # Of a call whose line has no code of its own, the callee's first line says how often.
+            most = max(direct.values()) if direct else called[min(called, key=str)]
+            result.setdefault(self.file(path), {})[line] = list(most)
+        return result
+
+    def kernel(self, k):
+        lines = []
+        for place, kind, width, site, *numbers, samples in k["lines"]:
+            places, chain = self.places(place, k["name"], site)
+            functions = self.frames.get(place - 1, [])
+            lines.append({
+                "place": place, "kind": KINDS[kind], "width": width, "at": places, "n": numbers,
+                "transposed": any("trans" in f or "ldmatrix<true>" in f for f, _, _ in functions),
+                "via": [f"{path}:{line}" for _, path, line in chain], "samples": samples})
+        executions = self.executions(k, lines)
+        by_place = {line[0]: made["at"] for line, made in zip(k["lines"], lines)}
+        timeline = {}
+        for block, warp, place, kind, *numbers in k["timeline"]:
+            at = by_place.get(place) or [[-1, 0]]
+            timeline.setdefault(block, {}).setdefault(warp, []).append([KINDS[kind] if place else "end", at, *numbers])
+        return {
+            "name": k["name"], "grid": k["grid"], "block": k["block"], "shared": k["shared_bytes"],
+            "counters": k["counters"], "kept": k["kept"], "names": k["names"], "lines": lines,
+            "executions": executions, "timeline": timeline}

@@ -1,0 +1,127 @@
+// Counts by instruction, and the addresses of a few executions of each: a kernel's page
+// (learn/view/). It is on if the environment variable SIMT_LINES names the file into which the
+// counts go when the program ends, or after `on` is set. Counts are of all blocks; addresses and a
+// timeline are kept of some blocks of a kernel's first launch: of all if there are few, otherwise
+// the first two, the middle one and the last.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "simt/counters/access.h"
+#include "simt/counters/counters.h"
+#include "simt/device/device.h"
+
+namespace simt {
+
+// Of one instruction, for all warps that executed it.
+struct LineCounts {
+  uint64_t executions = 0, lanes = 0;  // of warps; of lanes in them
+  uint64_t partial = 0;                // executions without some of the warp's lanes
+  GlobalAccesses global;
+  uint64_t needed = 0;  // sectors that the distinct bytes asked for would fill
+  uint64_t used = 0;    // distinct bytes asked for, summed over requests
+  SharedAccesses shared;
+
+  LineCounts& operator+=(const LineCounts&);
+};
+
+// One execution by a warp, in a block whose addresses are kept.
+struct LineSample {
+  uint64_t block;
+  unsigned warp, number;        // the warp's n-th execution of the instruction in this block
+  uint32_t mask;                // lanes that took part
+  int space;                    // -1: global memory, else the index of a shared variable
+  std::array<uint64_t, 32> at;  // device addresses, or bytes from the variable's begin
+  std::string name;             // of the first lane's element: "a[32]"
+};
+
+// What a warp did since its last wait, and the instruction that ended it: a barrier of the block, a
+// wait for asynchronous copies, or 0, the block's end.
+struct LineSegment {
+  uint64_t block;
+  unsigned warp;
+  uint64_t instruction;
+  uint64_t requests = 0, sectors = 0, turns = 0, mma = 0, exchanges = 0;  // shuffles and votes
+};
+
+// A piece of code without a branch.
+struct PieceCounts {
+  uint64_t warps = 0, lanes = 0;
+};
+
+struct SharedName {
+  std::string name;
+  size_t bytes;
+  Extents extents;
+};
+
+struct LaunchLines;
+// Of the block that a host thread runs.
+class Lines {
+ public:
+  static inline bool on = false;
+  static uint64_t program_begin();
+  // The counts since the last call, by kernel (lines_json.h).
+  static std::map<std::string, LaunchLines> take();
+
+  static void begin_launch(const std::string& kernel, dim3 grid, dim3 block, size_t shared_bytes);
+  static void end_launch(const Counters&);
+
+  void begin(unsigned threads);
+  void shared_memory(const char* name, size_t bytes, Extents);
+  void name_launch_memory(const char* name, Extents);
+  // A request, with what it cost. Addresses in shared memory are bytes from their variable's begin.
+  struct Request {
+    uint64_t instruction;
+    uint32_t mask;  // lanes that took part
+    bool partial;
+    int space;
+    const std::array<uint64_t, 32>& at;
+    GlobalAccesses global;
+    SharedAccesses shared;
+  };
+  void request(unsigned warp, const Request&);
+  // An instruction that is no access: lanes took part of the warp's `of`.
+  void event(unsigned warp, uint64_t instruction, unsigned lanes, unsigned of);
+  void at_site(const void* place, Site site) { sites_.try_emplace(address_of(place), site); }
+  void enter_piece(unsigned thread, const void* place) {
+    auto& list = pieces_of_[thread];
+    if (list.size() == most_listed) fold(thread);
+    list.push_back(Place(address_of(place) - program_begin()));
+  }
+  void count_pieces(unsigned begin, unsigned lanes);
+  void end(unsigned warps);  // of the block: adds all to the launch's counts
+
+ private:
+  using Place = uint32_t;  // from the program's begin
+  static uint64_t address_of(const void* place) {
+    return reinterpret_cast<uint64_t>(place) & address_mask;
+  }
+  static constexpr size_t most_listed = 1 << 14;
+  void fold(unsigned thread);
+  void end_segment(unsigned warp, uint64_t instruction);
+  struct Line {
+    LineCounts counts;
+    std::array<uint32_t, 32> seen{};  // executions by each warp of the block
+    std::vector<LineSample> samples;
+  };
+
+  bool kept_ = false;  // this block's addresses
+  uint64_t block_ = 0;
+  unsigned most_ = 0;  // executions kept, by warp
+  std::unordered_map<uint64_t, Line> lines_;
+  std::unordered_map<uint64_t, Site> sites_;
+  std::vector<SharedName> names_;
+  std::array<LineSegment, 32> segments_{};
+  std::vector<LineSegment> timeline_;
+  std::vector<std::vector<Place>> pieces_of_;  // since the last wait, of each thread
+  std::vector<std::map<Place, uint64_t>> folded_;  // those that were too many to list
+  std::unordered_map<Place, PieceCounts> pieces_;
+};
+
+}  // namespace simt

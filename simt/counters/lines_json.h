@@ -1,0 +1,43 @@
+// A kernel's counts by instruction, and their text.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "simt/counters/lines.h"
+
+namespace simt {
+
+// Of all launches of a kernel; what is kept of single blocks is the first launch's.
+struct LaunchLines {
+  struct Line {
+    LineCounts counts;
+    std::vector<LineSample> samples;
+  };
+  dim3 grid{}, block{};
+  size_t shared_bytes = 0;
+  Counters counters;
+  std::vector<uint64_t> kept;  // blocks
+  std::vector<SharedName> names;
+  std::map<uint64_t, Line> lines;
+  std::map<uint32_t, PieceCounts> pieces;
+  std::vector<LineSegment> timeline;
+  std::map<uint64_t, Site> sites;
+};
+
+// The blocks of a launch of which addresses are kept.
+std::vector<uint64_t> kept_blocks(uint64_t blocks);
+
+// {"kernels": [{"name", "grid", "block", "shared_bytes", "launches", "counters": {...}, "kept":
+//   [block ...], "names": [[name, bytes, bytes of an element, [extent ...]] ...],
+//   "lines": [[place, kind, width, site, executions, lanes, partial,
+//     requests, sectors, bytes, needed, used, shared requests, turns, conflicts,
+//     samples: [[block, warp, number, mask, space, name, addresses] ...]] ...],
+//   "pieces": [[place, warps, lanes] ...],
+//   "timeline": [[block, warp, place, kind, requests, sectors, turns, mma, exchanges] ...]} ...]}
+// A place is an address from the program's begin, as addr2line takes it; of calls it is where they
+// return to. Addresses are those of the mask's lanes: [first, step] if all lanes are a step apart,
+// otherwise [first, [the others' distance from it ...]].
+std::string to_json(const std::map<std::string, LaunchLines>&);
+
+}  // namespace simt
