@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "bench/counters/reasons.h"
 #include "bench/counters/table.h"
+#include "bench/counters/view.h"
 
 namespace bv::counting {
 namespace {
@@ -179,17 +181,28 @@ int show(const std::string& word, const std::string& only) {
   throw UserError("no operation and no kernel has " + word + " in its name");
 }
 
+int view(const std::string& kernel, const std::string& words, const std::string& only) {
+  std::vector<Step> steps;
+  for (const Model& model : chosen(only)) steps.push_back(step_of(model, 1));
+  view_kernel(steps, kernel, words);
+  return 0;
+}
+
 constexpr const char* usage =
-    "usage: counters [--update | --filter WORD] [--model NAME]\n"
+    "usage: counters [--update | --filter WORD | --view KERNEL [--case WORDS]] [--model NAME]\n"
     "  counts what kernels do in each model's step, and compares it with tests/counters/NAME.txt\n"
     "  --update       writes these tables\n"
     "  --filter WORD  prints what operations with WORD in their name, or in a kernel's, do, in "
     "the\n"
     "                 first model that has one\n"
+    "  --view KERNEL  prints one run's counts by line, for make view\n"
+    "  --case WORDS   of the operation with these words in its name and shape\n"
     "  --model NAME   of this model only\n";
 
 int run(int argc, char** argv) {
-  std::string word, model;
+  std::string word, model, kernel, words;
+  const std::map<std::string, std::string*> texts = {
+      {"--filter", &word}, {"--model", &model}, {"--view", &kernel}, {"--case", &words}};
   bool updates = false, helps = false, known = true;
   for (int i = 1; i < argc && known; ++i) {
     const std::string name = argv[i];
@@ -197,8 +210,8 @@ int run(int argc, char** argv) {
       updates = true;
     else if (name == "--help")
       helps = true;
-    else if ((name == "--filter" || name == "--model") && i + 1 < argc)
-      (name == "--filter" ? word : model) = argv[++i];
+    else if (const auto to = texts.find(name); to != texts.end() && i + 1 < argc)
+      *to->second = argv[++i];
     else
       known = false;
   }
@@ -206,6 +219,7 @@ int run(int argc, char** argv) {
     std::fputs(usage, known ? stdout : stderr);
     return known ? 0 : 2;
   }
+  if (!kernel.empty()) return view(kernel, words, model);
   return updates ? update(model) : word.empty() ? check(model) : show(word, model);
 }
 

@@ -80,6 +80,13 @@ StepCounts count(int multiprocessors, const std::vector<RecordedOperation>& oper
   return counts;
 }
 
+StepCounts count_runs(const Step& step, const std::vector<RecordedOperation>& operations) {
+  return count(
+      step.multiprocessors, operations,
+      [](Memory& memory, const TensorArgument& t) { return memory.tensor(t); },
+      [](Memory& memory, size_t bytes) { return memory.allocate(bytes); });
+}
+
 }  // namespace
 
 simt::Counters OperationCounts::all() const {
@@ -127,10 +134,11 @@ StepCounts count_step(const Step& step, const std::string& word) {
              std::ranges::none_of(o.kernels, [&](const auto& k) { return has(k.first, word); });
     });
   }
-  return count(
-      step.multiprocessors, operations,
-      [](Memory& memory, const TensorArgument& t) { return memory.tensor(t); },
-      [](Memory& memory, size_t bytes) { return memory.allocate(bytes); });
+  return count_runs(step, operations);
+}
+
+OperationCounts count_operation(const Step& step, size_t number) {
+  return count_runs(step, {operations_of(step).at(number)}).operations.front();
 }
 
 StepCounts count_launches(const Step& step) {

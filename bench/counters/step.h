@@ -36,6 +36,8 @@ struct StepCounts {
 
 // Only counts operations with the word, in any case, in their name or in a kernel's.
 StepCounts count_step(const Step&, const std::string& word = "");
+// Counts one run of the step's operation with this number.
+OperationCounts count_operation(const Step&, size_t number);
 // Counts launches without running the kernels, so batches can be of any size.
 StepCounts count_launches(const Step&);
 

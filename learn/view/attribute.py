@@ -1,6 +1,7 @@
 """From counts by instruction (simt/counters/lines_json.h) to counts by line of source."""
 
 import bisect
+import re
 
 KINDS = ("load store atomic ldmatrix cp_async copy_commit copy_wait numbered_barrier "
          "barrier shuffle vote lanes_wait mma").split()
@@ -51,10 +52,9 @@ class Attribution:
         """The frames in the kernel's own sources, the innermost first, and whether the innermost of
         all is one of them."""
         frames = self.frames.get(address, [])
-        name = plain_name(kernel)
+        is_kernel = re.compile(rf"(^|[ :]){re.escape(plain_name(kernel))}[<(]")
         for i, (function, _, _) in enumerate(frames):
-            if plain_name(function.split(" ")[-1] if "<" not in function else function) == name \
-                    or f" {name}<" in function or f"::{name}<" in function or f"::{name}(" in function:
+            if is_kernel.search(function):
                 frames = frames[:i + 1]
                 break
         else:

@@ -125,8 +125,9 @@ void write_lines() {
 }  // namespace
 
 std::string to_json(const std::map<std::string, LaunchLines>& kernels) {
-  const auto one = [&](const auto& k) { return of_kernel(k.first, k.second) + "\n"; };
-  return "{\"kernels\":" + list(kernels, one) + "}\n";
+  std::vector<std::string> in_order(kernels.size());
+  for (const auto& [name, k] : kernels) in_order[k.number] = of_kernel(name, k) + "\n";
+  return "{\"kernels\":" + list(in_order, [](const std::string& text) { return text; }) + "}\n";
 }
 
 }  // namespace simt

@@ -14,6 +14,7 @@ struct LaunchLines {
     LineCounts counts;
     std::vector<LineSample> samples;
   };
+  size_t number = 0;  // in the order of the kernels' first launches
   dim3 grid{}, block{};
   size_t shared_bytes = 0;
   Counters counters;

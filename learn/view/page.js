@@ -1,0 +1,236 @@
+// Of learn/view/view's pages: the source with its counts, what a reader chooses.
+// ---- A version of a kernel: its source, lists, pictures ------------------------------------------
+const columns = [
+  ["line", "", () => ""],
+  ["warps", "how often warps execute the line", l => [short(l.warps), "", `${whole(l.warps)} times`]],
+  ["requests", "to global memory: a warp's access by one instruction",
+    l => [short(l.requests || 0), "", l.requests ? `${whole(l.requests)} requests` : ""]],
+  ["sectors /req", "sectors of 32 bytes that a request touches", l => !l.requests ? [""] :
+    [one(l.sectors / l.requests), grade(l.sectors, l.needed),
+      `${whole(l.sectors)} sectors; ${whole(l.needed)} would hold what is asked for`]],
+  ["bytes used", "of the bytes in these sectors", l => !l.requests ? [""] :
+    [percent(l.used / (32 * l.sectors)), grade(l.sectors, l.needed),
+      `${whole(l.used)} of ${whole(32 * l.sectors)} bytes`]],
+  ["turns /req", "in shared memory", l => !l.sharedRequests ? [""] :
+    [one(l.turns / l.sharedRequests), grade(l.turns, turnsLeast(l)),
+      `${whole(l.turns)} turns of ${whole(l.sharedRequests)} requests; ${whole(turnsLeast(l))} would do`]],
+  ["lanes idle", "lanes that take no part", l => l.idle < .0005 ? [""] :
+    [l.idle < .01 ? "<1%" : percent(l.idle), l.idle >= .25 ? "bad" : l.idle >= .02 ? "warn" : "",
+      `of 32 lanes ${one(32 * (1 - l.idle))} take part`]],
+];
+const grade = (is, least) => is >= 2 * least ? "bad" : is > 1.02 * least ? "warn" : "";
+const threes = d => d[2] > 1 ? d.join(" × ") : d[1] > 1 ? `${d[0]} × ${d[1]}` : d[0];
+
+class Pane {
+  constructor(root, version, number) {
+    Object.assign(this, {root, version, number, kernelAt: 0, lane: 0, most: 8});
+    root.innerHTML = `<h2></h2><div class="tabs kernels"></div><p class="facts"></p>
+<div class="tiles"></div><h3>Worst lines</h3><div class="worst"></div>
+<div class="work"><div><div class="tabs files"></div><div class="scroll source"></div></div>
+<div class="look" aria-live="polite"></div></div>
+<h3>A block's warps, from barrier to barrier</h3><div class="bar"></div><div class="time"></div>`;
+    this.part = name => root.querySelector(name);
+    root.addEventListener("click", event => this.click(event));
+    root.addEventListener("keydown", event => this.press(event));
+    root.addEventListener("input", event => this.input(event));
+    root.addEventListener("pointerover", event => {
+      const lanes = event.target.dataset && event.target.dataset.lanes;
+      const title = event.target.querySelector && event.target.querySelector("title");
+      if (title && this.part(".says") && event.target.closest(".look"))
+        this.part(".says").textContent = title.textContent;
+      if (lanes !== undefined) this.hovered = +lanes.split(",")[0];
+    });
+    this.show(0);
+  }
+  get kernel() { return this.version.kernels[this.kernelAt]; }
+  show(kernelAt, file = this.version.main) {
+    this.kernelAt = kernelAt, this.file = file;
+    const k = this.kernel, c = k.counters;
+    this.lines = linesOf(k, file);
+    const tabs = (items, chosen, kind) => items.length < 2 ? "" : items.map((words, i) =>
+      `<button data-${kind}="${i}" aria-pressed="${i === chosen}">${esc(words)}</button>`).join("");
+    this.part("h2").textContent = this.version.title + (this.version.kernels.length > 1 ? "" : ": " + k.name);
+    this.part(".kernels").innerHTML = tabs(this.version.kernels.map(x => x.name), kernelAt, "kernel");
+    this.part(".files").innerHTML = tabs(this.version.files.map(x => x.path), file, "file");
+    const blocks = k.grid[0] * k.grid[1] * k.grid[2], all = k.kept.length === blocks;
+    this.part(".facts").innerHTML = `<span class="soft">${plural(c.launches, "launch")} of ` +
+      `${threes(k.grid)} block${blocks > 1 ? "s" : ""} of ${threes(k.block)} threads. Counts are of all blocks; ` +
+      `addresses are kept of ${all ? "all blocks" : "blocks " + k.kept.join(", ")}` +
+      `${c.launches > 1 ? " of the first launch" : ""}. ${esc(this.version.left_out || "")}</span>`;
+    const requests = c["load requests"] + c["store requests"];
+    const sectors = c["load sectors"] + c["store sectors"];
+    const tiles = [["requests", requests], ["sectors", sectors], ["sectors /req", share(sectors, requests)],
+      ["MB moved", (c["sectors read"] + c["sectors written"]) * 32e-6], ["shared requests", c["shared requests"]],
+      ["turns", c["shared turns"]], ["conflicts", c["shared conflicts"] + c["ldmatrix conflicts"]],
+      ["ldmatrix", c["ldmatrix requests"]], ["mma", c.mma], ["barriers", c.barriers],
+      ["shuffles, votes", c.shuffles + c.votes], ["atomics", c.atomics], ["partial", c.partial]];
+    this.part(".tiles").innerHTML = tiles.filter(t => t[1]).map(([word, n]) => `<div class="tile">` +
+      `<span>${word}</span><b>${Number.isInteger(n) ? whole(n) : n.toFixed(2)}</b></div>`).join("");
+    const lists = worst(k, this.lines), heads = {sectors: "Global memory: sectors too many",
+      turns: "Shared memory: bank conflicts", lanes: "Lanes that take no part"};
+    this.part(".worst").innerHTML = Object.entries(lists).map(([name, list]) => `<div><p class="soft">` +
+      `${heads[name]}</p>` + (list.length ? `<ol data-list="${name}">` : `<p>none</p>`) +
+      list.slice(0, 5).map(([, number, words]) => `<li><button data-line="${number}"><b>line ` +
+      `${number}</b> ${esc(words)}</button></li>`).join("") + (list.length ? "</ol>" : "") + "</div>").join("");
+    const rows = this.version.files[file].text.map((code, i) => {
+      const l = this.lines[i + 1], cells = columns.slice(1).map(([unit, , value]) => {
+        const [words, kind, title] = l ? value(l) : [""];
+        return `<td${words ? ` data-unit="${unit.replace(" /", "/")}"` : ""}${kind ? ` class="${kind}"` : ""}${title ? ` title="${esc(title)}"` : ""}>${words}</td>`;
+      });
+      return `<tr${l ? ` class="has" tabindex="-1" data-line="${i + 1}"` : ""}><td class="no">${i + 1}</td>` +
+        `${cells.join("")}<td>${esc(code)}</td></tr>`;
+    });
+    this.part(".source").innerHTML = `<table class="code"><thead><tr>` + columns.map(([word, title]) =>
+      `<th title="${esc(title)}">${word}</th>`).join("") + `<th>${esc(this.version.files[file].path)}</th>` +
+      `</tr></thead><tbody>${rows.join("")}</tbody></table>`;
+    const first = [lists.sectors, lists.turns, lists.lanes].flat()[0];
+    const drawn = Object.keys(this.lines).find(n => this.lines[n].executions);
+    this.choose(first ? first[1] : drawn || Object.keys(this.lines)[0], false);
+    this.block = k.kept[0];
+    this.time();
+  }
+  choose(number, scrolls = true) {
+    if (!this.lines[number]) return;
+    this.line = number;
+    this.root.querySelectorAll("tr.chosen").forEach(row => {
+      row.classList.remove("chosen"), row.tabIndex = -1;
+    });
+    const row = this.root.querySelector(`tr[data-line="${number}"]`);
+    row.classList.add("chosen"), row.tabIndex = 0;
+    if (scrolls) row.scrollIntoView({block: "nearest"});
+    else row.closest(".source").scrollTop = row.offsetTop - 120;
+    const all = this.lines[number].all.map(i => this.kernel.lines[i]);
+    this.parts = [...all.filter(line => line.samples.length || line.kind === "mma"),
+      ...all.filter(line => !line.samples.length && line.kind !== "mma")];
+    const cost = line => Math.max(line.n[4] - line.n[6], line.n[10]);
+    this.parts.sort((a, b) => cost(b) - cost(a));
+    this.partAt = 0, this.wanted = {};
+    this.look();
+  }
+  look() {
+    const look = this.part(".look"), l = this.lines[this.line], line = this.parts[this.partAt];
+    let html = `<h3>line ${this.line}: executed ${plural(l.warps, "time", whole)} by warps</h3>`;
+    html += `<div class="tabs">` + this.parts.map((p, i) => `<button data-part="${i}" aria-pressed="` +
+      `${i === this.partAt}">${p.kind.replace("_", ".")}${p.width ? ` of ${p.width} bytes` : ""}` +
+      `${isAccess(p) ? p.n[3] ? "" : ", shared" : ""}</button>`).join("") + "</div>";
+    if (!line) {
+      look.innerHTML = html + `<p class="note">It touches no memory and waits for nobody.</p>`;
+      return;
+    }
+    const own = {};
+    add(own, line);
+    if (line.via.length > 1) html += `<p class="note">from ${line.via.slice().reverse().map(esc).join(" → ")}</p>`;
+    const s = this.sample(line);
+    html += `<p>${plural(own.executions, "time", whole)}, ` + (own.requests ?
+      `${plural(own.sectors / own.requests, "sector")} a request, ${percent(own.used / (32 * own.sectors))} ` +
+      `of the bytes used` : own.sharedRequests ? `${plural(own.turns / own.sharedRequests, "turn")} each` :
+      events[line.kind] || "") + (s && pattern(line, s) ? `; ${pattern(line, s)}` : "") + ".</p>";
+    const select = (name, values, is) => `<label>${name}<select data-pick="${name}">` + values.map(v =>
+      `<option${v === is ? " selected" : ""}>${v}</option>`).join("") + "</select></label>";
+    const slider = `<label>lane <input type="range" min="0" max="31" value="${this.lane}" ` +
+      `aria-label="lane"><output>${this.lane}</output></label>`;
+    if (s) {
+      const unique = values => [...new Set(values)].sort((a, b) => a - b), all = line.samples;
+      html += `<div class="bar">` + select("block", unique(all.map(x => x[0])), s[0]) +
+        select("warp", unique(all.filter(x => x[0] === s[0]).map(x => x[1])), s[1]) +
+        select("execution", unique(all.filter(x => x[0] === s[0] && x[1] === s[1]).map(x => x[2])), s[2]) +
+        slider + `</div><div class="picture">` + (s[4] < 0 ? drawGlobal : drawShared)(line, s, this.lane) +
+        (line.kind === "ldmatrix" ? drawLdmatrix(line, this.lane) : "") + `</div><p class="says">` +
+        esc(this.says(line, s)) + "</p>";
+    } else if (line.kind === "mma") {
+      html += `<div class="bar">${slider}</div><div class="picture">${drawMma(this.lane)}</div>` +
+        `<p class="says"></p>`;
+    }
+    look.innerHTML = html;
+  }
+  sample(line) {
+    const far = s => ["block", "warp", "execution"].reduce((sum, name, i) => sum +
+      (this.wanted[name] === undefined ? 0 : Math.min(1e6, Math.abs(s[i] - this.wanted[name])) * 1e7 ** (2 - i)), 0);
+    return line.samples.reduce((best, s) => !best || far(s) < far(best) ? s : best, null);
+  }
+  // The chosen lane's address, in words.
+  says(line, s) {
+    const at = addresses(s)[this.lane], first = lanesOf(s[3])[0];
+    if (at === undefined) return `lane ${this.lane} takes no part`;
+    const begin = `lane ${this.lane}: `;
+    if (s[4] < 0) {
+      const past = at - addresses(s)[first];
+      return begin + `${past < 0 ? "" : "+"}${past} bytes from lane ${first}, which has ${s[5]}; byte ` +
+        `${at % 32} of its sector`;
+    }
+    const [name, , size, extents] = this.kernel.names[s[4]];
+    let index = Math.floor(at / size), words = "";
+    for (const extent of extents.slice(1).reverse())
+      words = `[${index % extent}]` + words, index = Math.floor(index / extent);
+    return begin + (name ? `${name}[${index}]${words}` : `byte ${at} of the shared memory`) +
+      `, bank ${Math.floor(at / 4) % 32}`;
+  }
+  time() {
+    const k = this.kernel, pick = (name, values, is) => `<label>${name}<select data-time="${name}">` +
+      values.map(v => `<option${v === is ? " selected" : ""}>${v}</option>`).join("") + "</select></label>";
+    const bar = this.root.querySelectorAll(".bar");
+    bar[bar.length - 1].innerHTML = pick("block", k.kept, this.block) +
+      pick("barriers", [8, 32, 400], this.most);
+    this.part(".time").innerHTML = `<div class="picture">` +
+      drawTimeline(k, this.file, this.block, this.most) + "</div>";
+  }
+  click(event) {
+    const on = name => event.target.closest(`[data-${name}]`);
+    const cell = on("lanes");
+    if (on("kernel")) this.show(+on("kernel").dataset.kernel);
+    else if (on("file")) this.show(this.kernelAt, +on("file").dataset.file);
+    else if (on("part")) this.partAt = +on("part").dataset.part, this.look();
+    else if (on("line")) {
+      const row = on("line");
+      this.choose(row.dataset.line);
+      if (row.tagName === "BUTTON" || innerWidth < 1100 && getSelection().isCollapsed)
+        this.part(".look").scrollIntoView({block: "nearest"});
+      else row.focus({preventScroll: true});
+    } else if (cell) this.lane = +cell.dataset.lanes.split(",")[0], this.look();
+  }
+  press(event) {
+    const row = event.target.closest && event.target.closest("tr.has");
+    const step = {ArrowDown: 1, ArrowUp: -1, j: 1, k: -1}[event.key];
+    if (!row || !step) return;
+    const all = [...this.root.querySelectorAll("tr.has")], to = all[all.indexOf(row) + step];
+    event.preventDefault();
+    if (to) this.choose(to.dataset.line), to.focus();
+  }
+  input(event) {
+    const {pick, time} = event.target.dataset, value = +event.target.value;
+    if (pick) {
+      this.wanted[pick] = value, this.look();
+      this.part(`[data-pick="${pick}"]`).focus();
+    } else if (time) {
+      this[time === "block" ? "block" : "most"] = value, this.time();
+      this.part(`[data-time="${time}"]`).focus();
+    } else if (event.target.type === "range") {
+      this.lane = value, this.look();
+      this.part("input[type=range]").focus();
+    }
+  }
+}
+
+// ---- The page ------------------------------------------------------------------------------------
+// Of two versions, what each counts for all kernels.
+function comparison([a, b]) {
+  const sum = (version, name) => version.kernels.reduce((n, k) => n + k.counters[name], 0);
+  const rows = Object.keys(a.kernels[0].counters).map(name => [name, sum(a, name), sum(b, name)])
+    .filter(([, x, y]) => x || y);
+  return `<table class="compare"><thead><tr><th></th><th>${esc(a.title)}</th><th>${esc(b.title)}</th>` +
+    `<th>ratio</th></tr></thead><tbody>` + rows.map(([name, x, y]) => `<tr><th>${name}</th><td>${whole(x)}` +
+    `</td><td>${whole(y)}</td><td>${x ? (y / x).toFixed(2) : "-"}</td></tr>`).join("") + "</tbody></table>";
+}
+const {about, versions} = JSON.parse(document.getElementById("data").textContent);
+const root = document.querySelector("main");
+root.innerHTML = `<h1>${versions.map(v => esc(v.title)).join(" and ")}</h1><p class="soft">${esc(about)}</p>` +
+  `<p class="note">Counted on a stand-in for CUDA, no GPU took part. A request is a warp's access by one ` +
+  `instruction. Click a line, or move by the arrow keys, to see one warp's 32 addresses.</p>` +
+  (versions.length > 1 ? comparison(versions) : "") +
+  `<div class="panes ${versions.length > 1 ? "two" : "one"}"></div>`;
+const panes = versions.map((version, i) => {
+  const section = document.createElement("section");
+  root.querySelector(".panes").append(section);
+  return new Pane(section, version, i);
+});
+if (/^#L\d+$/.test(location.hash)) panes[0].choose(location.hash.slice(2));
