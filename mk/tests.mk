@@ -44,9 +44,9 @@ fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(if $(filter 1,$(RECORDS)),$(BU
 suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
 needed_for = $(if $(findstring $(1),$(suites)),$(2))
 needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
-  $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtRaces,$(races)) $(call needed_for,SimtTry,$(try_for_tests)) $(call needed_for,Learn,$(learn_for_tests)) \
+  $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtRaces,$(races)) $(call needed_for,SimtTry,$(try_for_tests)) $(call needed_for,Learn,$(learn_for_tests)) $(call needed_for,View,$(BUILD)/counters_few $(learn_objects)) \
   $(if $(filter racecheck,$(FILTER)),$(BUILD)/racecheck_tests)
-test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(BUILD)/counters_tests $(BUILD)/racecheck_tests)))
+test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(BUILD)/counters_tests $(BUILD)/counters_few $(BUILD)/racecheck_tests)))
 	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
 	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 slowest:

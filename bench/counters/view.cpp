@@ -75,7 +75,9 @@ void view_kernel(std::span<const Step> steps, const std::string& name, const std
     count_operation(steps[i], size_t(&one - launched[i].operations.data()));
     auto lines = simt::Lines::take();
     simt::Lines::on = false;
-    if (std::ranges::none_of(lines, [&](const auto& k) { return plain(k.first) == kernel && !k.second.lines.empty(); }))
+    if (std::ranges::none_of(lines, [&](const auto& k) {
+          return plain(k.first) == kernel && !k.second.lines.empty();
+        }))
       throw UserError(kernel + " belongs to a library: its lines aren't known");
     const std::string json = to_json(lines);  // {...}
     std::printf("{\"kernel\":\"%s\",\"case\":\"%s; %s\",%s", kernel.c_str(), text_of(one).c_str(),

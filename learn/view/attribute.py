@@ -7,6 +7,9 @@ KINDS = ("load store atomic ldmatrix cp_async copy_commit copy_wait numbered_bar
          "barrier shuffle vote lanes_wait mma").split()
 
 
+IS_LAUNCH = re.compile(r"_Function_handler|simt::Launcher|\blaunch<")
+
+
 def plain_name(kernel):
     """ "bv::simt_gpu::rows<float, 8>" is rows."""
     return kernel.split("<")[0].split("(")[0].split("::")[-1].strip()
@@ -58,7 +61,7 @@ class Attribution:
                 frames = frames[:i + 1]
                 break
         else:
-            if any("_Function_handler" in f or "simt::Launcher" in f for f, _, _ in frames):
+            if any(IS_LAUNCH.search(f) for f, _, _ in frames):
                 frames = []  # the launch, not the kernel
         own = [f for f in frames if not is_stand_in(f[1]) and f[2]]
         return own, bool(own) and own[0] is frames[0]
@@ -78,7 +81,8 @@ class Attribution:
 
     def executions(self, kernel, lines):
         """{file: {line: [warps, lanes]}}. A statement's copies, as in an unrolled loop, are added up;
-        of a line's statements, told apart by their columns, the one executed most often counts.
+        of a line's statements, told apart by their columns, the one executed most often counts; g++
+        has moved the rest of a statement elsewhere, so that its begin counts if it has one.
         Where a line has accesses, only these count: g++ moves other parts of it out of loops."""
         begins = sorted(p[0] for p in kernel["pieces"])
         with_access = {}
@@ -89,25 +93,25 @@ class Attribution:
         by_line = {}
         for place, warps, lanes in kernel["pieces"]:
             keys = set()
-            for address, row_line, column in self.rows.get(place, []):
+            for address, row_line, column, begins in self.rows.get(place, []):
                 chain, is_direct = self.chain(address, kernel["name"])
                 seen = set()
                 for depth, (_, path, line) in enumerate(chain):
-                    if path in seen:
-                        continue
+                    if path not in seen:
+                        direct = is_direct and depth == 0
+                        rank = 0 if direct and begins else 1 if direct else 2
+                        keys.add((path, line, rank, (row_line, column) if direct else (*chain[0][1:], row_line, column)))
                     seen.add(path)
-                    direct = is_direct and depth == 0
-                    keys.add((path, line, direct, (row_line, column) if direct else chain[0][1:] + (row_line, column)))
-            for path, line, direct, key in keys:
+            for path, line, rank, key in keys:
                 if place not in with_access.get((path, line), {place}):
                     continue
-                sums = by_line.setdefault((path, line), ({}, {}))[0 if direct else 1]
+                sums = by_line.setdefault((path, line), ({}, {}, {}))[rank]
                 warps_before, lanes_before = sums.get(key, (0, 0))
                 sums[key] = (warps_before + warps, lanes_before + lanes)
         result = {}
-        for (path, line), (direct, called) in by_line.items():
+        for (path, line), (begun, direct, called) in by_line.items():
             # Of a call whose line has no code of its own, the callee's first line says how often.
-            most = max(direct.values()) if direct else called[min(called, key=str)]
+            most = max((begun or direct).values()) if begun or direct else called[min(called, key=str)]
             result.setdefault(self.file(path), {})[line] = list(most)
         return result
 

@@ -63,7 +63,7 @@ class Pane {
       ["MB moved", (c["sectors read"] + c["sectors written"]) * 32e-6], ["shared requests", c["shared requests"]],
       ["turns", c["shared turns"]], ["conflicts", c["shared conflicts"] + c["ldmatrix conflicts"]],
       ["ldmatrix", c["ldmatrix requests"]], ["mma", c.mma], ["barriers", c.barriers],
-      ["shuffles, votes", c.shuffles + c.votes], ["atomics", c.atomics], ["partial", c.partial]];
+      ["shuffles, votes", c.shuffles + c.votes], ["atomics", c.atomics], ["partial requests", c.partial]];
     this.part(".tiles").innerHTML = tiles.filter(t => t[1]).map(([word, n]) => `<div class="tile">` +
       `<span>${word}</span><b>${Number.isInteger(n) ? whole(n) : n.toFixed(2)}</b></div>`).join("");
     const lists = worst(k, this.lines), heads = {sectors: "Global memory: sectors too many",
@@ -72,15 +72,17 @@ class Pane {
       `${heads[name]}</p>` + (list.length ? `<ol data-list="${name}">` : `<p>none</p>`) +
       list.slice(0, 5).map(([, number, words]) => `<li><button data-line="${number}"><b>line ` +
       `${number}</b> ${esc(words)}</button></li>`).join("") + (list.length ? "</ol>" : "") + "</div>").join("");
+    const shown = columns.slice(1).filter(([, , value]) =>
+      Object.values(this.lines).some(l => value(l)[0]));
     const rows = this.version.files[file].text.map((code, i) => {
-      const l = this.lines[i + 1], cells = columns.slice(1).map(([unit, , value]) => {
+      const l = this.lines[i + 1], cells = shown.map(([unit, , value]) => {
         const [words, kind, title] = l ? value(l) : [""];
         return `<td${words ? ` data-unit="${unit.replace(" /", "/")}"` : ""}${kind ? ` class="${kind}"` : ""}${title ? ` title="${esc(title)}"` : ""}>${words}</td>`;
       });
       return `<tr${l ? ` class="has" tabindex="-1" data-line="${i + 1}"` : ""}><td class="no">${i + 1}</td>` +
         `${cells.join("")}<td>${esc(code)}</td></tr>`;
     });
-    this.part(".source").innerHTML = `<table class="code"><thead><tr>` + columns.map(([word, title]) =>
+    this.part(".source").innerHTML = `<table class="code"><thead><tr>` + [columns[0], ...shown].map(([word, title]) =>
       `<th title="${esc(title)}">${word}</th>`).join("") + `<th>${esc(this.version.files[file].path)}</th>` +
       `</tr></thead><tbody>${rows.join("")}</tbody></table>`;
     const first = [lists.sectors, lists.turns, lists.lanes].flat()[0];
@@ -121,7 +123,7 @@ class Pane {
     add(own, line);
     if (line.via.length > 1) html += `<p class="note">from ${line.via.slice().reverse().map(esc).join(" → ")}</p>`;
     const s = this.sample(line);
-    html += `<p>${plural(own.executions, "time", whole)}, ` + (own.requests ?
+    html += `<p>${plural(own.executions, "time", whole)}${isAccess(line) ? ", " : ": "}` + (own.requests ?
       `${plural(own.sectors / own.requests, "sector")} a request, ${percent(own.used / (32 * own.sectors))} ` +
       `of the bytes used` : own.sharedRequests ? `${plural(own.turns / own.sharedRequests, "turn")} each` :
       events[line.kind] || "") + (s && pattern(line, s) ? `; ${pattern(line, s)}` : "") + ".</p>";
@@ -155,7 +157,7 @@ class Pane {
     const begin = `lane ${this.lane}: `;
     if (s[4] < 0) {
       const past = at - addresses(s)[first];
-      return begin + `${past < 0 ? "" : "+"}${past} bytes from lane ${first}, which has ${s[5]}; byte ` +
+      return begin + `${past < 0 ? "" : "+"}${past} bytes from lane ${first}, which has ${place(s)}; byte ` +
         `${at % 32} of its sector`;
     }
     const [name, , size, extents] = this.kernel.names[s[4]];

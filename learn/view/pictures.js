@@ -63,6 +63,7 @@ function pattern(line, sample) {
     `neighbours, but they begin ${past} bytes past a sector` : "neighbours";
   return `lanes are ${step} bytes apart`;
 }
+const place = sample => sample[5].replace(/ made by cudaMalloc$/, "");
 function addresses(sample) {
   const on = lanesOf(sample[3]), [first, rest] = sample[6], at = {};
   on.forEach((lane, i) => { at[lane] = first + (Array.isArray(rest) ? rest[i] : i * rest); });
@@ -134,7 +135,7 @@ function drawGlobal(line, sample, lane) {
   return svg(left + 4 * (8 * w + 5), y + 4, inside, `${sectors.size} sectors`) + key +
     `<p class="note">A row is a cache line of 128 bytes, a frame in it a sector of 32. ` +
     `${plural(sectors.size, "sector")} of ${plural(rows.length, "cache line")}, from ` +
-    `${esc(sample[5])}.</p>`;
+    `${esc(place(sample))}.</p>`;
 }
 // Shared memory: a column for each bank, a row for each turn.
 function drawShared(line, sample, lane) {
@@ -177,15 +178,16 @@ function drawShared(line, sample, lane) {
 // Matrices and who holds what: kernels/cuda/ptx.cuh.
 function matrix(x, y, rows, columns, label, holder, lane) {
   const size = 16;
-  let inside = text(x, y - 5, label);
+  let inside = text(x, y - 5, label), frames = "";
   for (let r = 0; r < rows; ++r)
     for (let c = 0; c < columns; ++c) {
       const [l, where] = holder(r, c), own = l === lane ? " own" : "";
       inside += rect(x + c * size, y + r * size, size, size, "word" + own, `fill="${colour(l)}" ` +
         `data-lanes="${l}"`, `${label.split(" ")[0]}[${r}][${c}]: lane ${l}, ${where}`) +
         text(x + c * size + size / 2, y + r * size + 11, l, "in");
+      if (own) frames += rect(x + c * size, y + r * size, size, size, "frame");
     }
-  return inside;
+  return inside + frames;
 }
 const half = odd => odd ? "upper half" : "lower half";
 function drawMma(lane) {
@@ -200,9 +202,8 @@ function drawMma(lane) {
 function drawLdmatrix(line, lane) {
   let inside = "";
   for (let m = 0; m < 4; ++m)
-    inside += matrix(2 + m * 136, 22, 8, 8, `${m}, from lanes ${8 * m} to ${8 * m + 7}`, (r, c) =>
-      line.transposed ? [c * 4 + (r >> 1), `r[${m}], ${half(r % 2)}`] :
-        [r * 4 + (c >> 1), `r[${m}], ${half(c % 2)}`], lane);
+    inside += matrix(2 + m * 136, 22, 8, 8, `r[${m}] from lanes ${8 * m}-${8 * m + 7}`, (r, c) =>
+      line.transposed ? [c * 4 + (r >> 1), half(r % 2)] : [r * 4 + (c >> 1), half(c % 2)], lane);
   return svg(546, 154, inside, "who gets what of an ldmatrix") + `<p class="note">Who gets what: four ` +
     `matrices of 8x8, a row of 16 bytes from each lane's address` +
     `${line.transposed ? "; transposed" : ""}.</p>`;
@@ -242,12 +243,12 @@ function drawTimeline(kernel, file, block, most) {
     if (more) lines.push(x);
   }
   if (!x) return `<p class="note">No access and no exchange in this block.</p>`;
-  const scale = width / x, place = n => (left + n * scale).toFixed(1);
+  const scale = width / x, across = n => (left + n * scale).toFixed(1);
   let inside = rows.map(([warp], i) => text(left - 6, i * h + 12, "warp " + warp, "end")).join("");
   for (const [i, begin, n, kind, words] of bars)
-    inside += n ? rect(place(begin), i * h + 2, Math.max(n * scale, .3).toFixed(1), h - 4, kind, "", words) :
-      `<path class="copy" d="M${place(begin)} ${i * h + 1}v${h - 2}"><title>${esc(words)}</title></path>`;
-  for (const n of lines) inside += `<path class="wait" d="M${place(n)} 0V${rows.length * h}"/>`;
+    inside += n ? rect(across(begin), i * h + 2, Math.max(n * scale, .3).toFixed(1), h - 4, kind, "", words) :
+      `<path class="copy" d="M${across(begin)} ${i * h + 1}v${h - 2}"><title>${esc(words)}</title></path>`;
+  for (const n of lines) inside += `<path class="wait" d="M${across(n)} 0V${rows.length * h}"/>`;
   return svg(left + width + 4, rows.length * h + 4, inside, "a timeline") + `<p class="key">` +
     parts.map(([name, words]) => `<span><i class="${name}"></i>${words}</span>`).join("") +
     `<span><i class="w"></i>waits for the block's other warps</span><span>dashed: a barrier; red: a ` +

@@ -55,7 +55,7 @@ class Program:
         return found
 
     def rows(self, ranges):
-        """[(address, line, column)] of the line table within ranges: sorted [(begin, end)]."""
+        """[(address, line, column, whether a statement begins)] within ranges: sorted [(begin, end)]."""
         _, offset, length = self.sections[".debug_line"]
         data, at, rows = self.data[offset:offset + length], 0, []
         while at < len(data):
@@ -85,9 +85,10 @@ class Program:
         at += 4
         smallest = data[at]
         at += 2 if version >= 4 else 1
+        initially = data[at]
         line_base, line_range, first_special = struct.unpack_from("<bBB", data, at + 1)
         lengths = data[at + 4:at + 3 + first_special]
-        at, address, line, column = begin, 0, 1, 0
+        at, address, line, column, begins = begin, 0, 1, 0, initially
         while at < end:
             code = data[at]
             at += 1
@@ -95,16 +96,16 @@ class Program:
                 code -= first_special
                 address += code // line_range * smallest
                 line += line_base + code % line_range
-                rows.append((address, line, column))
+                rows.append((address, line, column, begins))
             elif code == 0:
                 size, at = unsigned_leb(data, at)
                 if data[at] == 1:  # end of a sequence
-                    address, line, column = 0, 1, 0
+                    address, line, column, begins = 0, 1, 0, initially
                 elif data[at] == 2:
                     address = int.from_bytes(data[at + 1:at + size], "little")
                 at += size
             elif code == 1:
-                rows.append((address, line, column))
+                rows.append((address, line, column, begins))
             elif code == 2:
                 value, at = unsigned_leb(data, at)
                 address += value * smallest
@@ -113,6 +114,8 @@ class Program:
                 line += value
             elif code == 5:
                 column, at = unsigned_leb(data, at)
+            elif code == 6:
+                begins = not begins
             elif code == 8:
                 address += (255 - first_special) // line_range * smallest
             elif code == 9:

@@ -77,7 +77,8 @@ std::vector<uint64_t> kept_blocks(uint64_t blocks) {
 void Lines::begin_launch(const std::string& kernel, dim3 grid, dim3 block, size_t shared_bytes) {
   if (!on) return;
   const std::lock_guard lock(mutex);
-  running = &of_kernels().try_emplace(kernel, LaunchLines{.number = of_kernels().size()}).first->second;
+  running =
+      &of_kernels().try_emplace(kernel, LaunchLines{.number = of_kernels().size()}).first->second;
   if (running->counters.launches) return;
   running->grid = grid, running->block = block, running->shared_bytes = shared_bytes;
   running->kept = kept_blocks(uint64_t{grid.x} * grid.y * grid.z);

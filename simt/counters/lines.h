@@ -119,7 +119,7 @@ class Lines {
   std::vector<SharedName> names_;
   std::array<LineSegment, 32> segments_{};
   std::vector<LineSegment> timeline_;
-  std::vector<std::vector<Place>> pieces_of_;  // since the last wait, of each thread
+  std::vector<std::vector<Place>> pieces_of_;      // since the last wait, of each thread
   std::vector<std::map<Place, uint64_t>> folded_;  // those that were too many to list
   std::unordered_map<Place, PieceCounts> pieces_;
 };

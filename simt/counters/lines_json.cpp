@@ -74,10 +74,9 @@ std::string of_kernel(const std::string& name, const LaunchLines& k) {
     std::ranges::sort(samples, {},
                       [](const LineSample& s) { return std::tuple(s.block, s.warp, s.number); });
     const LineCounts& c = counted.counts;
-    std::string all =
-        "[" + std::to_string(place(instruction)) + "," +
-        std::to_string(int(Access::kind_of(instruction))) + "," +
-        std::to_string(instruction >> 56) + "," + site;
+    std::string all = "[" + std::to_string(place(instruction)) + "," +
+                      std::to_string(int(Access::kind_of(instruction))) + "," +
+                      std::to_string(instruction >> 56) + "," + site;
     for (const uint64_t n :
          {c.executions, c.lanes, c.partial, c.global.requests, c.global.sectors, c.global.bytes,
           c.needed, c.used, c.shared.requests, c.shared.wavefronts, c.shared.conflicts})

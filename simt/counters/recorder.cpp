@@ -52,7 +52,8 @@ void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const vo
 void Recorder::refuse_more() {
   char where[Block::max_description];
   Block::current()->describe(where);
-  std::fprintf(stderr, "simt: %s: %zu accesses without a wait for other threads: too many to count\n",
+  std::fprintf(stderr,
+               "simt: %s: %zu accesses without a wait for other threads: too many to count\n",
                where, most_listed);
   std::abort();
 }

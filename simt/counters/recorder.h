@@ -59,7 +59,7 @@ class Recorder {
       if (address - begin < bytes) return true;
     return false;
   }
-  static constexpr size_t most_listed = size_t{1} << 25;  // half a GiB
+  static constexpr size_t most_listed = size_t{1} << 23;  // 128 MiB
   [[noreturn]] static void refuse_more();
   void count(const Access* by_lane[32], unsigned first, unsigned lanes);
   void count_apart(size_t begin, unsigned first, unsigned lanes);

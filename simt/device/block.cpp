@@ -431,13 +431,25 @@ void Block::fail(const char* what, Site site) {
 // ---- device.h ----------------------------------------------------------------------------------
 
 void wait_for_block(Site site) { called(site), block->wait_for_block(site); }
-unsigned count_in_block(bool yes, Site site) { return called(site), block->count_in_block(yes, site); }
-void wait_at_barrier(unsigned id, unsigned threads, Site site) { called(site, AccessKind::numbered_barrier), block->wait_at_barrier(id, threads, site); }
-void wait_for_lanes(uint32_t mask, Site site) { called(site, AccessKind::lanes_wait), block->wait_for_lanes(mask, site); }
-uint32_t ballot(uint32_t mask, bool yes, Site site) { return called(site), block->ballot(mask, yes, site); }
+unsigned count_in_block(bool yes, Site site) {
+  return called(site), block->count_in_block(yes, site);
+}
+void wait_at_barrier(unsigned id, unsigned threads, Site site) {
+  called(site, AccessKind::numbered_barrier), block->wait_at_barrier(id, threads, site);
+}
+void wait_for_lanes(uint32_t mask, Site site) {
+  called(site, AccessKind::lanes_wait), block->wait_for_lanes(mask, site);
+}
+uint32_t ballot(uint32_t mask, bool yes, Site site) {
+  return called(site), block->ballot(mask, yes, site);
+}
 uint64_t shuffle(uint32_t mask, uint64_t bits, From from, unsigned argument, unsigned width,
-                 Site site) { return called(site), block->shuffle(mask, bits, from, argument, width, site); }
-void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) { called(site), block->wait_with_hand(hand, work, do_work, site); }
+                 Site site) {
+  return called(site), block->shuffle(mask, bits, from, argument, width, site);
+}
+void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
+  called(site), block->wait_with_hand(hand, work, do_work, site);
+}
 
 void* shared_memory(size_t bytes, const char* name, Extents extents) {
   return block->shared_memory(bytes, name, extents);
@@ -452,8 +464,7 @@ void check_shared(const void* p, size_t bytes, const char* what, Site site) {
   block->check_shared(p, bytes, what, site);
 }
 void check_ldmatrix(const void* row, Site site) {
-  block->check_shared(row, 16, "ldmatrix", site);
-  called(site);
+  called(site), block->check_shared(row, 16, "ldmatrix", site);
   if constexpr (counting)
     Recorder::here().note(__builtin_return_address(0), AccessKind::ldmatrix, 16, row);
   if constexpr (watching)
@@ -464,8 +475,7 @@ void count_mma() {
 }
 void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Site site) {
   block->check_shared(to, bytes, "cp.async", site);
-  check_aligned(from, bytes, "cp.async", site);
-  called(site);
+  called(site), check_aligned(from, bytes, "cp.async", site);
   if constexpr (counting) {
     const void* const place = __builtin_return_address(0);
     Recorder::here().note(place, AccessKind::store, unsigned(bytes), to);
