@@ -16,7 +16,7 @@ def plain_name(kernel):
 
 
 def is_stand_in(path):
-    return path.startswith(("simt/", "/usr/", "?")) or not path
+    return path.startswith(("simt/", "/usr/", "?", "kernels/cuda/launch.")) or not path
 
 
 class Attribution:
@@ -25,6 +25,7 @@ class Attribution:
     def __init__(self, program, kernels):
         self.program = program
         self.files = []
+        self.translated = f"{program.path}.cpp"  # from the .cu file, whose lines it has
         pieces = sorted({p[0] for k in kernels for p in k["pieces"]})
         rows = self.rows_of(pieces) if pieces else {}
         addresses = {line[0] - 1 for k in kernels for line in k["lines"]}
@@ -63,7 +64,7 @@ class Attribution:
         else:
             if any(IS_LAUNCH.search(f) for f, _, _ in frames):
                 frames = []  # the launch, not the kernel
-        own = [f for f in frames if not is_stand_in(f[1]) and f[2]]
+        own = [f for f in frames if not is_stand_in(f[1]) and f[2] and f[1] != self.translated]
         return own, bool(own) and own[0] is frames[0]
 
     def places(self, address, kernel, site):

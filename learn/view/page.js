@@ -47,11 +47,13 @@ class Pane {
     this.kernelAt = kernelAt, this.file = file;
     const k = this.kernel, c = k.counters;
     this.lines = linesOf(k, file);
-    const tabs = (items, chosen, kind) => items.length < 2 ? "" : items.map((words, i) =>
-      `<button data-${kind}="${i}" aria-pressed="${i === chosen}">${esc(words)}</button>`).join("");
+    const tabs = (items, chosen, kind, first = 0) => items.length < 2 ? "" : items.map((words, i) => [i,
+      `<button data-${kind}="${i}" aria-pressed="${i === chosen}">${esc(words)}</button>`])
+      .sort((a, b) => (b[0] === first) - (a[0] === first)).map(x => x[1]).join("");
     this.part("h2").textContent = this.version.title + (this.version.kernels.length > 1 ? "" : ": " + k.name);
     this.part(".kernels").innerHTML = tabs(this.version.kernels.map(x => x.name), kernelAt, "kernel");
-    this.part(".files").innerHTML = tabs(this.version.files.map(x => x.path), file, "file");
+    this.part(".files").innerHTML = tabs(this.version.files.map(x => x.path), file, "file",
+      this.version.main);
     const blocks = k.grid[0] * k.grid[1] * k.grid[2], all = k.kept.length === blocks;
     this.part(".facts").innerHTML = `<span class="soft">${plural(c.launches, "launch")} of ` +
       `${threes(k.grid)} block${blocks > 1 ? "s" : ""} of ${threes(k.block)} threads. Counts are of all blocks; ` +

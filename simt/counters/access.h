@@ -10,7 +10,7 @@ enum class AccessKind : uint8_t {
   atomic,
   ldmatrix,
   cp_async,
-  // What follows is no access: it is noted for the order in which a warp comes to it (lines.h).
+  // The following are no accesses: they are noted for the order in which a warp comes to it (lines.h).
   copy_commit,
   copy_wait,
   numbered_barrier,

@@ -24,7 +24,7 @@ std::map<std::string, LaunchLines>& of_kernels() {
 // How many executions of each warp and instruction are kept: few where a block has many warps.
 unsigned most_kept(unsigned warps) { return warps <= 2 ? 8 : warps <= 8 ? 4 : 2; }
 
-// Of the bytes that lanes ask for, those that differ.
+// The number of different bytes that lanes ask for.
 uint64_t distinct_bytes(const Lines::Request& r) {
   uint64_t begins[warp_size];
   unsigned n = 0;

@@ -18,7 +18,7 @@
 
 namespace simt {
 
-// Of one instruction, for all warps that executed it.
+// An instruction, summed over all warps that executed it.
 struct LineCounts {
   uint64_t executions = 0, lanes = 0;  // of warps; of lanes in them
   uint64_t partial = 0;                // executions without some of the warp's lanes
@@ -40,7 +40,7 @@ struct LineSample {
   std::string name;             // of the first lane's element: "a[32]"
 };
 
-// What a warp did since its last wait, and the instruction that ended it: a barrier of the block, a
+// A warp's work since its last wait, and the instruction that ended it: a barrier of the block, a
 // wait for asynchronous copies, or 0, the block's end.
 struct LineSegment {
   uint64_t block;
@@ -61,7 +61,7 @@ struct SharedName {
 };
 
 struct LaunchLines;
-// Of the block that a host thread runs.
+// Counts of the block that a host thread runs.
 class Lines {
  public:
   static inline bool on = false;

@@ -8,7 +8,7 @@
 
 namespace simt {
 
-// Of all launches of a kernel; what is kept of single blocks is the first launch's.
+// All launches of a kernel; addresses and the timeline are the first one's.
 struct LaunchLines {
   struct Line {
     LineCounts counts;

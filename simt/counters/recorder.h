@@ -37,7 +37,7 @@ class Recorder {
     place_ = place;
     if (Lines::on) lines.at_site(place, site);
   }
-  // What only make view looks at: the running thread's.
+  // The running thread came to an instruction that only make view looks at.
   void mark(AccessKind kind) {
     if (Lines::on && list_) list_->push_back(Access::of(place_, kind, 0, nullptr));
   }

@@ -17,7 +17,7 @@ T* device_array(size_t count) {
   return p;
 }
 
-// What the counts by instruction add up to.
+// The sum of the counts by instruction.
 simt::Counters sum_of(const simt::LaunchLines& lines) {
   simt::Counters sum = lines.counters;
   sum.loads = sum.stores = {}, sum.shared = sum.ldmatrix = {};

@@ -6,17 +6,14 @@
 using namespace bv::simt_gpu;
 
 __global__ void strided(float* out, const float* inp) {
-  out[threadIdx.x] = inp[32 * threadIdx.x];  // 32 sectors where 4 would do
+  out[threadIdx.x] = inp[32 * threadIdx.x];  // 32 sectors, 4 are needed
 }
 __global__ void misplaced(float* out, const float* inp) {
-  out[threadIdx.x] = inp[threadIdx.x + 1];  // 5 sectors where 4 would do
+  out[threadIdx.x] = inp[threadIdx.x + 1];  // 5 sectors, 4 are needed
 }
-__global__ void broadcast(float* out, const float* inp) {
-  out[threadIdx.x] = inp[3];
-}
+__global__ void broadcast(float* out, const float* inp) { out[threadIdx.x] = inp[3]; }
 __global__ void half_of_the_lanes(float* out, const float* inp) {
-  if (threadIdx.x % 2)
-    out[threadIdx.x] = inp[threadIdx.x];
+  if (threadIdx.x % 2) out[threadIdx.x] = inp[threadIdx.x];
 }
 template <int pitch>
 __global__ void transpose(float* out, const float* inp) {
