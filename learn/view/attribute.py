@@ -111,7 +111,7 @@ class Attribution:
                 sums[key] = (warps_before + warps, lanes_before + lanes)
         result = {}
         for (path, line), (begun, direct, called) in by_line.items():
-            # Of a call whose line has no code of its own, the callee's first line says how often.
+            # A call's line may have no code of its own: the callee's first line says how often.
             most = max((begun or direct).values()) if begun or direct else called[min(called, key=str)]
             result.setdefault(self.file(path), {})[line] = list(most)
         return result

@@ -42,7 +42,7 @@ class Program:
         return self.data[offset + max(begin - address, 0):offset + min(end - address, length)]
 
     def calls(self, place):
-        """Where all calls of the function return to that the call before `place` calls."""
+        """All calls of the function that the call before `place` calls: where they return to."""
         address, _, length = self.sections[".text"]
         code = self.text(address, address + length)
         target = place + struct.unpack_from("<i", code, place - 4 - address)[0]
