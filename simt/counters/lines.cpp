@@ -7,7 +7,6 @@
 #include <mutex>
 
 #include "simt/counters/lines_json.h"
-#include "simt/races/races.h"
 
 namespace simt {
 namespace {
@@ -74,14 +73,15 @@ std::vector<uint64_t> kept_blocks(uint64_t blocks) {
   return kept;
 }
 
-void Lines::begin_launch(const std::string& kernel, dim3 grid, dim3 block, size_t shared_bytes) {
+void Lines::begin_launch(const std::string& kernel, const Extent& grid, const Extent& block,
+                         size_t shared_bytes) {
   if (!on) return;
   const std::lock_guard lock(mutex);
   running =
       &of_kernels().try_emplace(kernel, LaunchLines{.number = of_kernels().size()}).first->second;
   if (running->counters.launches) return;
   running->grid = grid, running->block = block, running->shared_bytes = shared_bytes;
-  running->kept = kept_blocks(uint64_t{grid.x} * grid.y * grid.z);
+  running->kept = kept_blocks(uint64_t{grid[0]} * grid[1] * grid[2]);
 }
 
 void Lines::end_launch(const Counters& counters) {
@@ -90,9 +90,10 @@ void Lines::end_launch(const Counters& counters) {
   running = nullptr;
 }
 
-void Lines::begin(unsigned threads) {
-  block_ = blockIdx.x + uint64_t{gridDim.x} * (blockIdx.y + uint64_t{gridDim.y} * blockIdx.z);
+void Lines::begin(unsigned threads, const Extent& block) {
   const std::lock_guard lock(mutex);
+  const Extent grid = running ? running->grid : Extent{1, 1, 1};
+  block_ = block[0] + uint64_t{grid[0]} * (block[1] + uint64_t{grid[1]} * block[2]);
   kept_ = running && !running->counters.launches && std::ranges::count(running->kept, block_);
   const unsigned warps = (threads + warp_size - 1) / warp_size;
   most_ = most_kept(warps);
@@ -101,12 +102,10 @@ void Lines::begin(unsigned threads) {
   names_.clear();
 }
 
-void Lines::shared_memory(const char* name, size_t bytes, Extents extents) {
-  names_.push_back({name ? name : "", bytes, extents});
-}
-void Lines::name_launch_memory(const char* name, Extents extents) {
-  if (on && name && !names_.empty() && names_[0].name.empty())
-    names_[0].name = name, names_[0].extents = extents;
+void Lines::name_launch_memory(const SharedName& name) {
+  if (!on || name.name.empty() || names_.empty()) return;
+  const size_t bytes = names_[0].bytes;
+  names_[0] = name, names_[0].bytes = bytes;
 }
 
 void Lines::request(unsigned warp, const Request& r) {
@@ -126,7 +125,7 @@ void Lines::request(unsigned warp, const Request& r) {
   if (!kept_ || number >= most_) return;
   const unsigned first = unsigned(std::countr_zero(r.mask));
   std::string name;
-  if (r.space < 0 && Races::name_device) name = Races::name_device(r.at[first]);
+  if (r.space < 0 && name_device) name = name_device(r.at[first]);
   line.samples.push_back({block_, warp, number, r.mask, r.space, r.at, std::move(name)});
 }
 

@@ -8,13 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <source_location>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "simt/counters/access.h"
 #include "simt/counters/counters.h"
-#include "simt/device/device.h"
 
 namespace simt {
 
@@ -56,25 +57,35 @@ struct PieceCounts {
 
 struct SharedName {
   std::string name;
-  size_t bytes;
-  Extents extents;
+  size_t bytes, element_bytes;
+  std::vector<size_t> extents;  // of an array, in elements
+
+  template <class Extents>  // simt/device's
+  static SharedName of(const char* name, const Extents& e) {
+    return {name ? name : "", 0, e.element_bytes, {e.of, e.of + e.rank}};
+  }
 };
 
+using Extent = std::array<unsigned, 3>;  // of a grid or a block; an index in it
 struct LaunchLines;
 // Counts of the block that a host thread runs.
 class Lines {
  public:
   static inline bool on = false;
+  // Set by simt/host, which is a layer above: "x[5]".
+  static inline std::string (*name_device)(uintptr_t) = nullptr;
   static uint64_t program_begin();
   // The counts since the last call, by kernel (lines_json.h).
   static std::map<std::string, LaunchLines> take();
 
-  static void begin_launch(const std::string& kernel, dim3 grid, dim3 block, size_t shared_bytes);
+  static void begin_launch(const std::string& kernel, const Extent& grid, const Extent& block,
+                           size_t shared_bytes);
   static void end_launch(const Counters&);
 
-  void begin(unsigned threads);
-  void shared_memory(const char* name, size_t bytes, Extents);
-  void name_launch_memory(const char* name, Extents);
+  void begin(unsigned threads, const Extent& block);
+  void shared_memory(SharedName name) { names_.push_back(std::move(name)); }
+  // The launch's shared memory, of which only the size was known.
+  void name_launch_memory(const SharedName&);
   // A request, with what it cost. Addresses in shared memory are bytes from their variable's begin.
   struct Request {
     uint64_t instruction;
@@ -88,7 +99,9 @@ class Lines {
   void request(unsigned warp, const Request&);
   // An instruction that is no access: lanes took part of the warp's `of`.
   void event(unsigned warp, uint64_t instruction, unsigned lanes, unsigned of);
-  void at_site(const void* place, Site site) { sites_.try_emplace(address_of(place), site); }
+  void at_site(const void* place, std::source_location site) {
+    sites_.try_emplace(address_of(place), site);
+  }
   void enter_piece(unsigned thread, const void* place) {
     auto& list = pieces_of_[thread];
     if (list.size() == most_listed) fold(thread);
@@ -115,7 +128,7 @@ class Lines {
   uint64_t block_ = 0;
   unsigned most_ = 0;  // executions kept, by warp
   std::unordered_map<uint64_t, Line> lines_;
-  std::unordered_map<uint64_t, Site> sites_;
+  std::unordered_map<uint64_t, std::source_location> sites_;
   std::vector<SharedName> names_;
   std::array<LineSegment, 32> segments_{};
   std::vector<LineSegment> timeline_;

@@ -30,7 +30,7 @@ std::string list(const List& items, Write write) {
 std::string numbers(std::initializer_list<uint64_t> items) {
   return list(items, [](uint64_t n) { return std::to_string(n); });
 }
-std::string str(dim3 d) { return numbers({d.x, d.y, d.z}); }
+std::string str(const Extent& e) { return numbers({e[0], e[1], e[2]}); }
 
 std::string addresses(const LineSample& s) {
   std::vector<uint64_t> at;
@@ -52,11 +52,9 @@ std::string sample(const LineSample& s) {
 }
 
 std::string shared_name(const SharedName& n) {
-  std::string extents = "[";
-  for (unsigned i = 0; i < n.extents.rank; ++i)
-    extents += (i ? "," : "") + std::to_string(n.extents.of[i]);
   return "[" + quoted(n.name) + "," + std::to_string(n.bytes) + "," +
-         std::to_string(n.extents.element_bytes) + "," + extents + "]]";
+         std::to_string(n.element_bytes) + "," +
+         list(n.extents, [](size_t e) { return std::to_string(e); }) + "]";
 }
 
 std::string of_kernel(const std::string& name, const LaunchLines& k) {

@@ -15,7 +15,7 @@ struct LaunchLines {
     std::vector<LineSample> samples;
   };
   size_t number = 0;  // in the order of the kernels' first launches
-  dim3 grid{}, block{};
+  Extent grid{}, block{};
   size_t shared_bytes = 0;
   Counters counters;
   std::vector<uint64_t> kept;  // blocks
@@ -23,7 +23,7 @@ struct LaunchLines {
   std::map<uint64_t, Line> lines;
   std::map<uint32_t, PieceCounts> pieces;
   std::vector<LineSegment> timeline;
-  std::map<uint64_t, Site> sites;
+  std::map<uint64_t, std::source_location> sites;
 };
 
 // The blocks of a launch of which addresses are kept.

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "simt/counters/sectors.h"
-#include "simt/device/block.h"
 
 namespace simt {
 namespace {
@@ -32,12 +31,12 @@ unsigned distinct(T* begin, T* end) {
 
 }  // namespace
 
-void Recorder::begin(unsigned threads) {
+void Recorder::begin(unsigned threads, const Extent& block) {
   threads_ = threads;
   if (lists_.size() < threads) lists_.resize(threads);
   shared_.clear();
   counters = {.blocks = 1, .warps = (threads + warp_size - 1) / warp_size};
-  if (Lines::on) lines.begin(threads);
+  if (Lines::on) lines.begin(threads, block);
 }
 
 void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const void* address) {
@@ -49,12 +48,12 @@ void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const vo
 }
 
 // A thread that waits for what never comes would fill the memory.
-void Recorder::refuse_more() {
-  char where[Block::max_description];
-  Block::current()->describe(where);
-  std::fprintf(stderr,
-               "simt: %s: %zu accesses without a wait for other threads: too many to count\n",
-               where, most_listed);
+void Recorder::refuse_more() const {
+  std::fprintf(
+      stderr,
+      "simt: thread %u of a block makes %zu accesses without a wait for other threads: too "
+      "many to count\n",
+      thread_, most_listed);
   std::abort();
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
+#include <utility>
 #include <vector>
 
 #include "simt/counters/access.h"
@@ -22,18 +24,19 @@ class Recorder {
   // kernel's.
   static bool runs() { return list_; }
 
-  void begin(unsigned threads);
+  void begin(unsigned threads, const Extent& block);  // its index in the grid
   // The launch's shared memory, and each __shared__ variable, which has memory of its own.
-  void shared_memory(const void* begin, size_t bytes, const char* name = nullptr, Extents e = {}) {
+  void shared_memory(const void* begin, size_t bytes, SharedName name = {}) {
     if (!bytes) return;
     shared_.push_back({reinterpret_cast<uintptr_t>(begin), bytes});
-    if (Lines::on) lines.shared_memory(name, bytes, e);
+    name.bytes = bytes;
+    if (Lines::on) lines.shared_memory(std::move(name));
   }
   void resume(unsigned thread) { list_ = &lists_[thread], thread_ = thread; }
   void pause() { list_ = nullptr; }  // following accesses are not the kernel's
   void note(const void* place, AccessKind, unsigned bytes, const void* address);
   // The kernel calls the stand-in there: for what the call counts.
-  void called(const void* place, Site site) {
+  void called(const void* place, std::source_location site) {
     place_ = place;
     if (Lines::on) lines.at_site(place, site);
   }
@@ -60,7 +63,7 @@ class Recorder {
     return false;
   }
   static constexpr size_t most_listed = size_t{1} << 23;  // 128 MiB
-  [[noreturn]] static void refuse_more();
+  [[noreturn]] void refuse_more() const;
   void count(const Access* by_lane[32], unsigned first, unsigned lanes);
   void count_apart(size_t begin, unsigned first, unsigned lanes);
   GlobalAccesses count_global(const Access&, const uintptr_t (&addresses)[32], unsigned n);
@@ -88,7 +91,7 @@ void count_launch(const char* kernel);
 void count_bytes(const char* name, double read, double written);
 
 // For functions that kernels call: tells where from, and what only make view looks at.
-[[gnu::always_inline]] inline void called([[maybe_unused]] Site site,
+[[gnu::always_inline]] inline void called([[maybe_unused]] std::source_location site,
                                           [[maybe_unused]] AccessKind mark = {}) {
   if constexpr (counting) {
     Recorder::here().called(__builtin_return_address(0), site);

@@ -94,7 +94,7 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   stacks_.give_back_all();
   shared_.prepare(launch.shared_bytes);
   if constexpr (counting) {
-    Recorder::here().begin(n);
+    Recorder::here().begin(n, {index.x, index.y, index.z});
     Recorder::here().shared_memory(shared_.data(), shared_.bytes());
   }
   shared_name_ = nullptr;
@@ -349,7 +349,7 @@ void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site 
 
 void* Block::shared_memory(size_t bytes, const char* name, Extents extents) {
   if (name) shared_name_ = name, shared_extents_ = extents;
-  if constexpr (counting) Recorder::here().lines.name_launch_memory(name, extents);
+  if constexpr (counting) Recorder::here().lines.name_launch_memory(SharedName::of(name, extents));
   if (bytes <= shared_.bytes()) return shared_.data();
   error_ = "launched with " + std::to_string(shared_.bytes()) +
            " bytes of shared memory, but uses " + std::to_string(bytes);
@@ -379,7 +379,8 @@ void* Block::shared_variable(const char* name, size_t bytes, Site site, Extents 
   mine->used = true;
   mine->memory.prepare(bytes);
   if constexpr (watching) Races::instance().shared_memory(mine->memory.data(), bytes);
-  if constexpr (counting) Recorder::here().shared_memory(mine->memory.data(), bytes, name, extents);
+  if constexpr (counting)
+    Recorder::here().shared_memory(mine->memory.data(), bytes, SharedName::of(name, extents));
   return mine->memory.data();
 }
 

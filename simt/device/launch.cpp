@@ -107,7 +107,8 @@ void run(const Launch& launch) {
   if constexpr (watching)
     Races::instance().begin_launch(launch.name, {launch.block.x, launch.block.y, launch.block.z});
   if constexpr (counting)
-    Lines::begin_launch(launch.name, launch.grid, launch.block, launch.shared_bytes);
+    Lines::begin_launch(launch.name, {launch.grid.x, launch.grid.y, launch.grid.z},
+                        {launch.block.x, launch.block.y, launch.block.z}, launch.shared_bytes);
   const std::string error = ThreadPool::instance().run(launch);
   if constexpr (watching) Races::instance().end_launch();
   if constexpr (counting) {

@@ -113,6 +113,7 @@ DeviceMemory& device_memory() {
     Recorder::is_device_address = [](const void* p) { return device_memory().holds(p); };
     Races::is_device_address = Recorder::is_device_address;
     Races::name_device = [](uintptr_t address) { return device_memory().name(address); };
+    Lines::name_device = Races::name_device;
     return new DeviceMemory;  // never destroyed
   }();
   return memory;
