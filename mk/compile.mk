@@ -50,10 +50,10 @@ $(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
 # ... and simt/counters at each piece of code without a branch, for how often warps execute a line;
-# -g tells statements from what g++ has moved elsewhere.
-block_calls := -fsanitize-coverage=trace-pc
+# -g tells statements from what g++ has moved elsewhere. binutils 2.40 confuses DWARF 5's files.
+block_calls := -fsanitize-coverage=trace-pc -g -gdwarf-4
 $(BUILD)/obj/counters/%.o: %.cu | check-packages
-	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) $(block_calls) -g -x c++ -c -o $@ $<
+	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) $(block_calls) -x c++ -c -o $@ $<
 $(BUILD)/obj/counters/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (counters)) $(call read_pch,simt) $(simt_flags) $(counters_flags) -c -o $@ $<
 # The stand-in that watches what those calls tell for races (simt/races).

@@ -90,7 +90,7 @@ learn_objects := $(BUILD)/learn/try.o $(BUILD)/learn/counts.o \
   $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp)
 $(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn_objects)
 	@mkdir -p $(@D) && echo "compile   $< (learn)" && simt/cuda_to_cpp $< >$@.cpp && \
-	  $(CXX) $(learn_flags) $(access_calls) $(block_calls) -g -include simt/try.h -MF $@.d -MT $@ -c -o $@.o $@.cpp && \
+	  $(CXX) $(learn_flags) $(access_calls) $(block_calls) -include simt/try.h -MF $@.d -MT $@ -c -o $@.o $@.cpp && \
 	  $(CXX) -Wl,--gc-sections -pthread -o $@ $@.o $(learn_objects)
 # Rungs without a kernel. They take their part of comm/ as one file, which needs no package.
 learn_comm := comm/two_level_communicator comm/net/ring_communicator comm/net/mesh \
@@ -141,7 +141,7 @@ endif
 # ---- View ---------------------------------------------------------------------------------------
 # A kernel's page, see learn/view/README.md: a program's, or, on build/counters, one of the table's.
 .PHONY: view
-view_compile = $(CXX) $(filter-out -MMD -MP,$(learn_flags)) $(access_calls) $(block_calls) -g
+view_compile = $(CXX) $(filter-out -MMD -MP,$(learn_flags)) $(access_calls) $(block_calls)
 view: $(if $(KERNEL),$(BUILD)/counters,$(learn_objects))
 	@learn/view/view --build $(BUILD) --kernel "$(KERNEL)" --case "$(CASE)" --file "$(FILE)" --define "$(DEFINE)" --args "$(ARGS)" \
 	  --compile '$(view_compile)' --link '$(CXX) -Wl,--gc-sections -pthread' --objects "$(learn_objects)"

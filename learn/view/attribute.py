@@ -24,8 +24,7 @@ class Attribution:
 
     def __init__(self, program, kernels):
         self.program = program
-        self.files = []
-        self.translated = f"{program.path}.cpp"  # from the .cu file, whose lines it has
+        self.files, self.homes = [], {}  # homes: of the kernels themselves
         pieces = sorted({p[0] for k in kernels for p in k["pieces"]})
         rows = self.rows_of(pieces) if pieces else {}
         addresses = {line[0] - 1 for k in kernels for line in k["lines"]}
@@ -60,11 +59,12 @@ class Attribution:
         for i, (function, _, _) in enumerate(frames):
             if is_kernel.search(function):
                 frames = frames[:i + 1]
+                self.homes[frames[i][1]] = self.homes.get(frames[i][1], 0) + 1
                 break
         else:
             if any(IS_LAUNCH.search(f) for f, _, _ in frames):
                 frames = []  # the launch, not the kernel
-        own = [f for f in frames if not is_stand_in(f[1]) and f[2] and f[1] != self.translated]
+        own = [f for f in frames if not is_stand_in(f[1]) and f[2]]
         return own, bool(own) and own[0] is frames[0]
 
     def places(self, address, kernel, site):

@@ -68,12 +68,13 @@ class Pane {
       ["shuffles, votes", c.shuffles + c.votes], ["atomics", c.atomics], ["partial requests", c.partial]];
     this.part(".tiles").innerHTML = tiles.filter(t => t[1]).map(([word, n]) => `<div class="tile">` +
       `<span>${word}</span><b>${Number.isInteger(n) ? whole(n) : n.toFixed(2)}</b></div>`).join("");
-    const lists = worst(k, this.lines), heads = {sectors: "Global memory: sectors too many",
+    const lists = worst(k, this.version.main), heads = {sectors: "Global memory: sectors too many",
       turns: "Shared memory: bank conflicts", lanes: "Lanes that take no part"};
     this.part(".worst").innerHTML = Object.entries(lists).map(([name, list]) => `<div><p class="soft">` +
       `${heads[name]}</p>` + (list.length ? `<ol data-list="${name}">` : `<p>none</p>`) +
-      list.slice(0, 5).map(([, number, words]) => `<li><button data-line="${number}"><b>line ` +
-      `${number}</b> ${esc(words)}</button></li>`).join("") + (list.length ? "</ol>" : "") + "</div>").join("");
+      list.slice(0, 5).map(([, number, words, f]) => `<li><button data-line="${number}" data-in="${f}">` +
+      `<b>line ${number}</b> ${f === this.version.main ? "" : "of " + esc(this.version.files[f].path) + ", "}` +
+      `${esc(words)}</button></li>`).join("") + (list.length ? "</ol>" : "") + "</div>").join("");
     const shown = columns.slice(1).filter(([, , value]) =>
       Object.values(this.lines).some(l => value(l)[0]));
     const rows = this.version.files[file].text.map((code, i) => {
@@ -87,7 +88,7 @@ class Pane {
     this.part(".source").innerHTML = `<table class="code"><thead><tr>` + [columns[0], ...shown].map(([word, title]) =>
       `<th title="${esc(title)}">${word}</th>`).join("") + `<th>${esc(this.version.files[file].path)}</th>` +
       `</tr></thead><tbody>${rows.join("")}</tbody></table>`;
-    const first = [lists.sectors, lists.turns, lists.lanes].flat()[0];
+    const first = [lists.sectors, lists.turns, lists.lanes].flat().find(item => item[3] === file);
     const drawn = Object.keys(this.lines).find(n => this.lines[n].executions);
     this.choose(first ? first[1] : drawn || Object.keys(this.lines)[0], false);
     this.block = k.kept[0];
@@ -185,7 +186,8 @@ class Pane {
     else if (on("file")) this.show(this.kernelAt, +on("file").dataset.file);
     else if (on("part")) this.partAt = +on("part").dataset.part, this.look();
     else if (on("line")) {
-      const row = on("line");
+      const row = on("line"), file = row.dataset.in;
+      if (file !== undefined && +file !== this.file) this.show(this.kernelAt, +file);
       this.choose(row.dataset.line);
       if (row.tagName === "BUTTON" || innerWidth < 1100 && getSelection().isCollapsed)
         this.part(".look").scrollIntoView({block: "nearest"});

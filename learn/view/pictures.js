@@ -69,17 +69,26 @@ function addresses(sample) {
   on.forEach((lane, i) => { at[lane] = first + (Array.isArray(rest) ? rest[i] : i * rest); });
   return at;
 }
-// Lists of the lines that cost most: [cost, number, words].
-function worst(kernel, lines) {
+// Lists of the lines that cost most: [cost, number, words, file]. An instruction's line is that of the
+// main file, or of a function in another one, where that isn't inlined.
+function worst(kernel, main) {
   const lists = {sectors: [], turns: [], lanes: []};
+  const home = line => (line.at.find(a => a[0] === main) || line.at[0] || [main])[0];
+  for (const file of new Set([main, ...kernel.lines.map(home)]))
+    addWorst(lists, kernel, file, line => home(line) === file, file === main);
+  for (const list of Object.values(lists)) list.sort((a, b) => b[0] - a[0]);
+  return lists;
+}
+function addWorst(lists, kernel, file, isHere, isMain) {
   // Instructions of a line for which the same can be said are one item.
   const put = (list, cost, number, words) => {
-    const same = list.find(item => item[1] === number && item[2] === words);
+    const same = list.find(item => item[1] === number && item[2] === words && item[3] === file);
     if (same) same[0] += cost;
-    else list.push([cost, number, words]);
+    else list.push([cost, number, words, file]);
   };
-  for (const [number, l] of Object.entries(lines)) {
-    for (const line of l.all.map(i => kernel.lines[i]).filter(isAccess)) {
+  for (const [number, l] of Object.entries(linesOf(kernel, file))) {
+    const here = l.all.map(i => kernel.lines[i]).filter(line => isAccess(line) && isHere(line));
+    for (const line of here) {
       const n = {}, how = pattern(line, line.samples[0]);
       add(n, line);
       const begin = `${line.kind.replace("_", ".")}: `, end = how && how !== "neighbours" ? `; ${how}` : "";
@@ -91,12 +100,10 @@ function worst(kernel, lines) {
         put(lists.turns, n.conflicts, number, `${begin}${plural(n.turns / n.sharedRequests, "turn")} where ` +
           `${one(turnsLeast(n) / n.sharedRequests)} would do${end}`);
     }
-    if (l.idle > 0.01 && l.warps)
+    if (l.idle > 0.01 && l.warps && (isMain || here.length))
       put(lists.lanes, l.idle * (l.executions || l.warps), number, Math.abs(l.idle - .5) < .005 ?
         "half of the lanes take no part" : `${percent(l.idle)} of the lanes take no part`);
   }
-  for (const list of Object.values(lists)) list.sort((a, b) => b[0] - a[0]);
-  return lists;
 }
 
 // ---- Pictures --------------------------------------------------------------------------------

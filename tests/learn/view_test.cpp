@@ -164,6 +164,13 @@ TEST_F(View, APageOfLayernormIsSmallAndNamesItsCase) {
   EXPECT_TRUE(has(facts["about"], "case: LayerNormForward +residual rows788 C192; vit_tiny"));
   EXPECT_EQ(facts["versions"][0]["files"][facts["versions"][0]["main"].get<size_t>()]["path"],
             "kernels/layers/layernorm.cu");
+  EXPECT_EQ(facts["versions"][0]["left_out"], "");
+  const Json less =
+      facts_of(page_of(view_kernel("layernorm_forward --limit 100000")))["versions"][0];
+  EXPECT_LT(less.dump().size(), 100000u);
+  EXPECT_TRUE(
+      has(less["left_out"], "Addresses are kept of each line's first 1 executions by warps"));
+  expect_all_counted(less);
   EXPECT_TRUE(has(page, "default-src 'none'"));
   EXPECT_EQ(count(page, "https?://"), 0u);
 }
