@@ -131,7 +131,7 @@ learn: $(if $(exercise),$(exercise:learn/exercises/%.cu=$(BUILD)/learn/$(if $(SO
 else
 learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(call host_rungs_of,$(learn_chosen)) $(if $(NVCC),$(if $(gpu),$(call rungs_of,$(learn_chosen),$(BUILD)/learn/gpu)))
 	@learn/ladder $(BUILD) $(TOPIC)
-	@learn/view/view --build $(BUILD) --rungs "$(learn_chosen)"
+	$(if $(call rungs_of,$(learn_chosen)),@learn/view/view --build $(BUILD) --rungs "$(learn_chosen)")
 endif
 ifeq ($(SIMT)$(SANITIZE),1)
 learn_for_tests := $(learn_rungs) $(call host_rungs_of,$(learn_topics)) $(exercise_programs) $(solved_programs)
