@@ -1,9 +1,10 @@
 #include <algorithm>
 
-#include "models/resnet.h"
-#include "models/vit.h"
+#include "models/family.h"
 
 namespace bv {
+
+extern const ModelFamily vit_family, resnet_family;
 
 std::span<const ModelFamily* const> families() {
   static constexpr const ModelFamily* all[] = {&vit_family, &resnet_family};

@@ -1,5 +1,5 @@
 // A family of models: the sizes in models/NAME.json, and the graph built from them. A new family is
-// family is one file that defines its ModelFamily and one line in families().
+// one file that defines its ModelFamily and its name in models/families.cpp.
 #pragma once
 #include <any>
 #include <span>

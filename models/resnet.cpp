@@ -60,8 +60,8 @@ struct Block {
 
 }  // namespace
 
-Resnet build_resnet(const ResnetConfig& c, const GraphOptions& o, const InputShape& input,
-                    DType dtype) {
+Graph build_resnet(const ResnetConfig& c, const GraphOptions& o, const InputShape& input,
+                   DType dtype) {
   Graph g(dtype);
   const Tensor images = input_images(g, input, o.augment_layers);
   const ConvOut stem = conv(
@@ -82,9 +82,9 @@ Resnet build_resnet(const ResnetConfig& c, const GraphOptions& o, const InputSha
   const float bound = 1 / std::sqrt(static_cast<float>(g.info(pooled).shape.back()));
   const Tensor logits =
       linear(g, "fc", pooled, {.N = o.classes, .init = {Init::uniform, bound, Init::uniform}});
-  const Tensor loss = cross_entropy(g, logits, o.label_smoothing);
+  cross_entropy(g, logits, o.label_smoothing);
   g.finish();
-  return {std::move(g), logits, loss};
+  return g;
 }
 
 namespace {
@@ -128,17 +128,17 @@ constexpr Refused refused[] = {{"patch_size", "patches"},
                                {"drop_path_rate", "stochastic depth"}};
 
 Graph build(const std::any& sizes, const GraphOptions& o, const InputShape& input, DType dtype) {
-  return build_resnet(std::any_cast<const ResnetConfig&>(sizes), o, input, dtype).graph;
+  return build_resnet(std::any_cast<const ResnetConfig&>(sizes), o, input, dtype);
 }
 
 }  // namespace
 
-constinit const ModelFamily resnet_family{.name = "resnet",
-                                          .batch_norm = true,
-                                          .refused = refused,
-                                          .read = read,
-                                          .check = check,
-                                          .heads = heads,
-                                          .build = build};
+extern constinit const ModelFamily resnet_family{.name = "resnet",
+                                                 .batch_norm = true,
+                                                 .refused = refused,
+                                                 .read = read,
+                                                 .check = check,
+                                                 .heads = heads,
+                                                 .build = build};
 
 }  // namespace bv

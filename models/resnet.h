@@ -13,12 +13,6 @@ struct ResnetConfig {
   int groups = 1, width_per_group = 64;
 };
 
-struct Resnet {
-  Graph graph;
-  Tensor logits, loss;
-};
-Resnet build_resnet(const ResnetConfig&, const GraphOptions&, const InputShape&, DType);
-
-extern const ModelFamily resnet_family;
+Graph build_resnet(const ResnetConfig&, const GraphOptions&, const InputShape&, DType);
 
 }  // namespace bv

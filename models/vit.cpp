@@ -9,7 +9,7 @@
 #include "models/graph/nodes.h"
 
 namespace bv {
-Vit build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& input, DType dtype) {
+Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& input, DType dtype) {
   if (c.distilled && o.representation_size > 0)
     throw std::logic_error("two heads and a layer before the head");
   Graph g(dtype);
@@ -70,8 +70,7 @@ Vit build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& input
     cross_entropy(g, linear(g, "head", token, head), o.label_smoothing);
   }
   g.finish();
-  const Tensor logits = g.logits(), loss = g.loss();
-  return {std::move(g), logits, loss};
+  return g;
 }
 
 namespace {
@@ -104,17 +103,17 @@ std::vector<std::string> heads(const std::any& sizes) {
 constexpr Refused refused[] = {{"sync_bn", "batch norm"}, {"zero_init_last", "batch norm"}};
 
 Graph build(const std::any& sizes, const GraphOptions& o, const InputShape& input, DType dtype) {
-  return build_vit(config(sizes), o, input, dtype).graph;
+  return build_vit(config(sizes), o, input, dtype);
 }
 
 }  // namespace
 
-constinit const ModelFamily vit_family{.name = "vit",
-                                       .patches = true,
-                                       .refused = refused,
-                                       .read = read,
-                                       .check = check,
-                                       .heads = heads,
-                                       .build = build};
+extern constinit const ModelFamily vit_family{.name = "vit",
+                                              .patches = true,
+                                              .refused = refused,
+                                              .read = read,
+                                              .check = check,
+                                              .heads = heads,
+                                              .build = build};
 
 }  // namespace bv

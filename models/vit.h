@@ -13,12 +13,6 @@ struct VitConfig {
   bool distilled = false;
 };
 
-struct Vit {
-  Graph graph;
-  Tensor logits, loss;
-};
-Vit build_vit(const VitConfig&, const GraphOptions&, const InputShape&, DType);
-
-extern const ModelFamily vit_family;
+Graph build_vit(const VitConfig&, const GraphOptions&, const InputShape&, DType);
 
 }  // namespace bv

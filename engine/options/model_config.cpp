@@ -69,7 +69,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path,
   if (model.family == nullptr) {
     std::vector<std::string> names;
     for (const ModelFamily* known : families()) names.emplace_back(known->name);
-    json.fail("unknown family '" + printable(family) + "'; there are " + join(names, " and "));
+    json.fail("unknown family '" + printable(family) + "'; there are " + join(names, ", "));
   }
   if (model.family->patches) model.patch_size = json.whole("patch_size", 1024);
   model.sizes = model.family->read(json);

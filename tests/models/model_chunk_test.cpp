@@ -28,8 +28,7 @@ Graph model_graph(const char* name, int batch, int classes) {
                     .patch = m.patch_size,
                     .mean = {},
                     .std = {1, 1, 1}},
-                   DType::fp32)
-      .graph;
+                   DType::fp32);
 }
 
 TrainerOptions adamw(int batch, int size) {
@@ -53,8 +52,8 @@ void expect_apart(Passes passes) {
                : passes == Passes::recompute ? "recompute"
                                              : "forward alone");
   const auto backend = make_cpu_backend(1, false);
-  const Vit vit = small_vit(4, {.drop_rate = .1f, .attn_drop_rate = .1f, .drop_path_rate = .2f});
-  const Layout layout = plan_stage(vit.graph, backend->kernels(), 0, node_count(vit.graph), passes);
+  const Graph vit = small_vit(4, {.drop_rate = .1f, .attn_drop_rate = .1f, .drop_path_rate = .2f});
+  const Layout layout = plan_stage(vit, backend->kernels(), 0, node_count(vit), passes);
   const auto& places = layout.places;
   size_t in_all = 0, pairs = 0;
   for (size_t a = 0; a < places.size(); ++a) {
@@ -68,7 +67,7 @@ void expect_apart(Passes passes) {
       ++pairs;
       EXPECT_TRUE(places[a].offset + places[a].bytes <= places[b].offset ||
                   places[b].offset + places[b].bytes <= places[a].offset)
-          << vit.graph.tensors()[a].name << " and " << vit.graph.tensors()[b].name;
+          << vit.tensors()[a].name << " and " << vit.tensors()[b].name;
     }
   }
   EXPECT_GT(pairs, 100u);
@@ -139,20 +138,20 @@ TEST(Plan, RecomputedBlocksThatEndInABatchNormRunBeforeItsReader) {
 
 TEST(Plan, PeakIsWhatIsAllocated) {
   CountingBackend backend;
-  const Vit vit = small_vit(2);
+  const Graph vit = small_vit(2);
   size_t peaks[2];
   for (const bool more : {false, true}) {
     TrainerOptions o = adamw(small_batch, small_size);
     if (more) o.optimizer.ema_rate = .01f, o.layer_decay = .7;
-    Trainer trainer(backend, nullptr, vit.graph, o);
+    Trainer trainer(backend, nullptr, vit, o);
     EXPECT_EQ(backend.allocated, 0u);
     trainer.allocate();
     EXPECT_EQ(backend.allocated, trainer.plan().peak());
     EXPECT_EQ(trainer.plan().ema, more ? trainer.plan().weights : 0u);
     peaks[more] = std::exchange(backend.allocated, 0);
   }
-  EXPECT_EQ(peaks[1] - peaks[0], vit.graph.arena_count() * sizeof(float) +
-                                     align(layer_scales(vit.graph, 1).size() * sizeof(float)));
+  EXPECT_EQ(peaks[1] - peaks[0],
+            vit.arena_count() * sizeof(float) + align(layer_scales(vit, 1).size() * sizeof(float)));
 }
 
 TEST(Plan, OfALargeModelTakesNoMemory) {
@@ -170,14 +169,14 @@ struct Outcome {
 Outcome run_cut(int cut, const GraphOptions& options, bool distilled) {
   constexpr int micro_batches = 4;
   const auto backend = make_cpu_backend(2, false);
-  const Vit vit = small_vit(3, options, distilled);
-  Parameters parameters(*backend, vit.graph, 0);
+  const Graph vit = small_vit(3, options, distilled);
+  Parameters parameters(*backend, vit, 0);
   parameters.allocate();
   parameters.initialise(5);
   std::vector<ModelChunk> stages;
-  const int nodes = node_count(vit.graph);
-  if (cut > 0) stages.emplace_back(*backend, vit.graph, 0, cut, micro_batches);
-  stages.emplace_back(*backend, vit.graph, cut, nodes, micro_batches);
+  const int nodes = node_count(vit);
+  if (cut > 0) stages.emplace_back(*backend, vit, 0, cut, micro_batches);
+  stages.emplace_back(*backend, vit, cut, nodes, micro_batches);
   for (ModelChunk& stage : stages) stage.allocate();
 
   StepParams params{.grad_scale = 1, .divisor = 1, .count = small_batch};
@@ -203,7 +202,7 @@ Outcome run_cut(int cut, const GraphOptions& options, bool distilled) {
     EXPECT_FALSE(storages.empty());
     for (const int s : storages)
       std::memcpy(to.place(slot, s), from.place(slot, s),
-                  vit.graph.tensors()[static_cast<size_t>(s)].bytes());
+                  vit.tensors()[static_cast<size_t>(s)].bytes());
   };
 
   Outcome outcome;
@@ -211,7 +210,7 @@ Outcome run_cut(int cut, const GraphOptions& options, bool distilled) {
     stages[0].forward(run(i), i);
     if (cut > 0) move(stages[0], stages[1], stages[1].layout().inputs, i);
     if (cut > 0) stages[1].forward(run(i), i);
-    const auto* losses = reinterpret_cast<const float*>(stages.back().place(i, vit.loss));
+    const auto* losses = reinterpret_cast<const float*>(stages.back().place(i, vit.loss()));
     outcome.losses.insert(outcome.losses.end(), losses, losses + small_batch);
   }
   for (int i = 0; i < micro_batches; ++i) {
@@ -219,7 +218,7 @@ Outcome run_cut(int cut, const GraphOptions& options, bool distilled) {
     if (cut > 0) move(stages[1], stages[0], stages[0].layout().output_grads, i);
     if (cut > 0) stages[0].backward(run(i), i);
   }
-  outcome.gradients.assign(parameters.grads(), parameters.grads() + vit.graph.arena_count());
+  outcome.gradients.assign(parameters.grads(), parameters.grads() + vit.arena_count());
   return outcome;
 }
 
@@ -231,9 +230,9 @@ TEST(Stages, EveryCutGivesTheWholeGraphsLossAndGradients) {
     double norm = 0;
     for (const float g : whole.gradients) norm += double(g) * g;
     EXPECT_GT(norm, 1e-6);
-    const Vit vit = small_vit(3, options, distilled);
-    ASSERT_EQ(vit.graph.cuts().size(), 3u);
-    for (const int cut : vit.graph.cuts()) {
+    const Graph vit = small_vit(3, options, distilled);
+    ASSERT_EQ(vit.cuts().size(), 3u);
+    for (const int cut : vit.cuts()) {
       SCOPED_TRACE("cut before node " + std::to_string(cut));
       const Outcome halves = run_cut(cut, options, distilled);
       EXPECT_EQ(halves.losses, whole.losses);
@@ -245,7 +244,7 @@ TEST(Stages, EveryCutGivesTheWholeGraphsLossAndGradients) {
 TEST(Stages, BordersAgree) {
   const auto backend = make_cpu_backend(1, false);
   for (const Graph& graph :
-       {small_vit(3).graph, small_resnet(square_input(2, 32, 1), DType::fp32, small_classes)})
+       {small_vit(3), small_resnet(square_input(2, 32, 1), DType::fp32, small_classes)})
     for (const int cut : graph.cuts()) {
       const Layout a = plan_stage(graph, backend->kernels(), 0, cut);
       const Layout b = plan_stage(graph, backend->kernels(), cut, node_count(graph));

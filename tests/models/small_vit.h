@@ -13,7 +13,7 @@ namespace bv::test {
 
 inline constexpr int small_batch = 3, small_size = 12, small_patch = 4, small_classes = 5;
 
-inline Vit small_vit(int depth, GraphOptions options = {}, bool distilled = false) {
+inline Graph small_vit(int depth, GraphOptions options = {}, bool distilled = false) {
   options.classes = small_classes;
   return build_vit({.embed_dim = 24, .depth = depth, .heads = 3, .distilled = distilled}, options,
                    square_input(small_batch, small_size, small_patch), DType::fp32);

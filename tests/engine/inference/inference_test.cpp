@@ -47,8 +47,7 @@ Graph small_graph(bool resnet, DType dtype) {
   const InputShape input = square_input(small_batch, side, resnet ? 1 : 8);
   if (resnet) return small_resnet(input, dtype, small_classes);
   return build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = small_classes}, input,
-                   dtype)
-      .graph;
+                   dtype);
 }
 
 void expect_equal(const std::vector<Prediction>& a, const std::vector<Prediction>& b) {

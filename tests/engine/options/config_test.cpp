@@ -446,9 +446,10 @@ const char* const small_model = R"({"description": "d", "family": "vit", "image_
   "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "recipe": {"lr": 1}})";
 
 TEST(ModelConfigTest, SizesOfTheModels) {
-  EXPECT_EQ(known_models(),
-            (std::vector<std::string>{"resnet34", "resnet50", "resnext50_32x4d", "vit_large",
-                                      "vit_large_distilled", "vit_tiny", "vit_tiny_distilled"}));
+  const std::vector<std::string> models = known_models();
+  EXPECT_TRUE(std::ranges::is_sorted(models));
+  EXPECT_EQ(std::ranges::count(models, "vit_tiny_distilled"), 1);
+  for (const std::string& name : models) EXPECT_EQ(load_model_config(name).name, name);
   const auto vit = [](const char* name) {
     return std::any_cast<VitConfig>(load_model_config(name).sizes);
   };
@@ -490,8 +491,7 @@ TEST(ModelConfigTest, MistakesNameFileAndKey) {
                      "'depth' is not a whole number");
   expect_model_error(small_model, "\"heads\": 2", "\"heads\": 4", "not divisible");
   expect_model_error(small_model, "\"heads\": 2", "\"heads\": 0", "'heads' must be from 1 to 1024");
-  expect_model_error(small_model, "\"vit\"", "\"vgg\"",
-                     "unknown family 'vgg'; there are vit and resnet");
+  expect_model_error(small_model, "\"vit\"", "\"vitt\"", "unknown family 'vitt'; there are vit, ");
 }
 
 const char* const small_resnet = R"({"description": "d", "family": "resnet", "image_size": 8,

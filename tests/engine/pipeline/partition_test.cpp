@@ -8,7 +8,6 @@
 
 #include "engine/options/model_config.h"
 #include "kernels/cpu/backend.h"
-#include "models/resnet.h"
 #include "models/vit.h"
 #include "tests/messages.h"
 #include "tests/models/small_vit.h"
@@ -31,9 +30,9 @@ std::vector<BlockCost> blocks(std::vector<double> parameters) {
 std::vector<BlockCost> resnet34_blocks() {
   const auto backend = make_cpu_backend(1, false);
   const ModelConfig m = load_model_config("resnet34");
-  const Resnet model = build_resnet(std::any_cast<const ResnetConfig&>(m.sizes), {.classes = 10},
-                                    square_input(2, 64, 1), DType::fp32);
-  return blocks_of(model.graph, backend->kernels());
+  const Graph graph =
+      m.family->build(m.sizes, {.classes = 10}, square_input(2, 64, 1), DType::fp32);
+  return blocks_of(graph, backend->kernels());
 }
 
 double largest(std::span<const BlockCost> parts, double (*of)(const BlockCost&)) {
@@ -91,7 +90,7 @@ TEST(Partition, IsTheBestOfAllSplits) {
 
 TEST(Partition, BlocksCoverTheModel) {
   const auto backend = make_cpu_backend(1, false);
-  const Graph graph = std::move(small_vit(5).graph);
+  const Graph graph = small_vit(5);
   const auto all = blocks_of(graph, backend->kernels());
   ASSERT_EQ(all.size(), 5u);
   EXPECT_EQ(all.front().nodes.begin, 0);

@@ -31,7 +31,7 @@ size_t in_the_model(const Graph& part, const ParameterInfo& own) {
 
 TEST(ModelParts, HaveTheModelsParametersInTheModelsStretches) {
   for (const Graph& whole :
-       {small_vit(6).graph, small_resnet(square_input(2, 32, 1), DType::fp32, small_classes)}) {
+       {small_vit(6), small_resnet(square_input(2, 32, 1), DType::fp32, small_classes)}) {
     for (const int count : {1, 2, 3}) {
       if (count > static_cast<int>(whole.cuts().size())) continue;
       std::vector<int> owners(whole.parameters().size()), buffer_owners(whole.buffers().size());
@@ -60,7 +60,7 @@ TEST(ModelParts, HaveTheModelsParametersInTheModelsStretches) {
 }
 
 TEST(ModelParts, OfTwoChunksLieOneAfterTheOtherTheLastFirst) {
-  const Graph whole = small_vit(6).graph;
+  const Graph whole = small_vit(6);
   Graph part = whole;
   const Slice slices[] = {part_of(whole, 3, 0), part_of(whole, 3, 2)};
   part.finish(slices);
@@ -78,7 +78,7 @@ TEST(ModelParts, OfTwoChunksLieOneAfterTheOtherTheLastFirst) {
 }
 
 TEST(ModelParts, BeginAndEndAtCuts) {
-  Graph graph = small_vit(2).graph;
+  Graph graph = small_vit(2);
   const int within = graph.cuts()[1] + 1, end = static_cast<int>(graph.nodes().size());
   for (const Slice& slice : {Slice{0, within}, Slice{within, end}, Slice{0, 0}})
     EXPECT_THROW(graph.finish({&slice, 1}), std::logic_error) << slice.begin;
@@ -87,7 +87,7 @@ TEST(ModelParts, BeginAndEndAtCuts) {
 // In all slices but the model's last, the last block has micro-batches in flight, too.
 TEST(ModelParts, RecomputeTheirLastBlockUnlessItIsTheModels) {
   const auto backend = make_cpu_backend(1, false);
-  const Graph graph = small_vit(6).graph;
+  const Graph graph = small_vit(6);
   for (const int i : {0, 1}) {
     const Slice slice = part_of(graph, 2, i);
     const Layout layout =
@@ -99,7 +99,7 @@ TEST(ModelParts, RecomputeTheirLastBlockUnlessItIsTheModels) {
 // Chunks share scratch memory but not saved tensors.
 TEST(ModelParts, PlanTheMemoryOfTheirChunks) {
   const auto backend = make_cpu_backend(1, false);
-  const Graph graph = small_vit(8).graph;
+  const Graph graph = small_vit(8);
   PipelinePlan plan{.shape = {2, 2, 4}, .grid = {.stages = 2}};
   for (int i = 0; i < 4; ++i) plan.parts.push_back(part_of(graph, 4, i));
   const PipelinedModel part(*backend, graph, plan, Passes::both, nullptr);

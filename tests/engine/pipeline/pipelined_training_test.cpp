@@ -47,8 +47,7 @@ Graph model(const Config& c) {
                     .attn_drop_rate = .1f,
                     .drop_path_rate = .2f,
                     .label_smoothing = .1f},
-                   input, c.dtype)
-      .graph;
+                   input, c.dtype);
 }
 
 // Equal numbers of blocks in each part, with one more in the last parts if needed.

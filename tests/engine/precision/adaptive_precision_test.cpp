@@ -22,8 +22,7 @@ constexpr int batch = 4, size = 12, classes = 5;
 
 Graph model_in(DType dtype) {
   return build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = classes},
-                   square_input(batch, size, 4), dtype)
-      .graph;
+                   square_input(batch, size, 4), dtype);
 }
 
 // A trainer of one or two models on the stand-in.

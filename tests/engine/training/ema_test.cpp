@@ -20,8 +20,7 @@ constexpr int batch = 4, size = 12, classes = 5;
 Graph small_model(bool resnet, DType dtype) {
   const InputShape input = square_input(batch, size, 4);
   if (resnet) return small_resnet(input, dtype, classes);
-  return build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = classes}, input, dtype)
-      .graph;
+  return build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = classes}, input, dtype);
 }
 
 struct Case {

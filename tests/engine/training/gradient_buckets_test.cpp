@@ -15,15 +15,14 @@ constexpr size_t unit = OptimizerUpdate::decay_chunk, huge = size_t{1} << 40;
 
 std::vector<Graph> graphs() {
   std::vector<Graph> all;
-  all.push_back(small_vit(2).graph);
+  all.push_back(small_vit(2));
   all.push_back(small_resnet(square_input(1, 12, 1), DType::fp32, 5));
   all.push_back(build_vit({.embed_dim = 192, .depth = 12, .heads = 3}, {.classes = 10},
                           square_input(1, 32, 16),
-                          DType::fp32)
-                    .graph);  // ViT-Tiny
+                          DType::fp32));  // ViT-Tiny
   all.push_back(build_vit({.embed_dim = 1024, .depth = 2, .heads = 16}, {.classes = 1000},
-                          square_input(1, 32, 16), DType::fp32)
-                    .graph);  // two blocks of ViT-L: weights of 16 MiB
+                          square_input(1, 32, 16),
+                          DType::fp32));  // two blocks of ViT-L: weights of 16 MiB
   return all;
 }
 

@@ -63,8 +63,7 @@ bool same_bits(const std::map<std::string, HostTensor>& a,
 int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
   const Graph graph =
       build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = small_classes},
-                square_input(small_batch, small_size, small_patch), DType::fp32)
-          .graph;
+                square_input(small_batch, small_size, small_patch), DType::fp32);
   const auto wanted = trained(backend, peers, graph, 1);
   for (unsigned seed = 0; seed < 20; ++seed) {
 #ifdef BAREVISION_SIMT

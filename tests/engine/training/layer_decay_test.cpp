@@ -41,7 +41,7 @@ TEST(LayerDecay, ScalesAreTimmsByName) {
 // With SGD, a step is the layer's scale times the step without decay.
 TEST(LayerDecay, EachLayerTakesItsShareOfTheStep) {
   std::map<std::string, HostTensor> start, after[2];
-  const Vit vit = small_vit(2);
+  const Graph vit = small_vit(2);
   for (const bool decayed : {false, true}) {
     const auto backend = make_cpu_backend(2, false);
     TrainerOptions o{.optimizer = numbers_of(OptimizerKind::sgd),
@@ -51,7 +51,7 @@ TEST(LayerDecay, EachLayerTakesItsShareOfTheStep) {
                      .width = small_size,
                      .accumulate = 1,
                      .sync = {.bucket_bytes = 1 << 20}};
-    Trainer trainer(*backend, nullptr, vit.graph, o);
+    Trainer trainer(*backend, nullptr, vit, o);
     trainer.allocate();
     trainer.parameters().initialise(3);
     start = trainer.parameters().get_weights();

@@ -24,11 +24,11 @@ TrainerOptions options(OptimizerKind kind, int accumulate) {
 
 struct Rig {
   std::unique_ptr<Backend> backend = make_cpu_backend(2, false);
-  Vit vit;
+  Graph vit;
   Trainer trainer;
 
   explicit Rig(const TrainerOptions& o, GraphOptions rates = {}, int depth = 2)
-      : vit(small_vit(depth, rates)), trainer(*backend, nullptr, vit.graph, o) {
+      : vit(small_vit(depth, rates)), trainer(*backend, nullptr, vit, o) {
     trainer.allocate();
     trainer.parameters().initialise(3);
   }
@@ -65,14 +65,14 @@ struct Result {
 Result train_and_evaluate(const InputShape& input, int layers, const Batch& batch,
                           const Batch& evaluated) {
   const auto backend = make_cpu_backend(2, false);
-  const Vit vit =
+  const Graph vit =
       build_vit({.embed_dim = 24, .depth = 1, .heads = 3},
                 {.classes = small_classes, .augment_layers = layers}, input, DType::fp32);
   TrainerOptions o = options(OptimizerKind::sgd, 1);
   o.augment_layers = layers;
   o.mixing = batch.mixes != nullptr;
   o.local_batch = input.B;
-  Trainer trainer(*backend, nullptr, vit.graph, o);
+  Trainer trainer(*backend, nullptr, vit, o);
   trainer.allocate();
   trainer.parameters().initialise(3);
   trainer.step().micro_step(batch, {.epoch = 0, .first = true, .last = true, .stop = false});
@@ -81,7 +81,7 @@ Result train_and_evaluate(const InputShape& input, int layers, const Batch& batc
   trainer.begin_evaluation();
   trainer.evaluate(evaluated);
   const float* weights = trainer.parameters().weights();
-  return {{weights, weights + vit.graph.arena_count()}, trainer.end_evaluation()};
+  return {{weights, weights + vit.arena_count()}, trainer.end_evaluation()};
 }
 
 Batch batch_of(const SmallBatch& b, int side = small_size) {
@@ -385,9 +385,9 @@ TEST(Parameters, StartAsTimmsDo) {
 }
 
 TEST(Parameters, DecayLeavesOutVectorsAndTokens) {
-  const Vit vit = small_vit(1);
-  const auto flags = decay_flags(vit.graph, false), all = decay_flags(vit.graph, true);
-  for (const ParameterInfo& p : vit.graph.parameters()) {
+  const Graph vit = small_vit(1);
+  const auto flags = decay_flags(vit, false), all = decay_flags(vit, true);
+  for (const ParameterInfo& p : vit.parameters()) {
     const size_t chunk = p.offset / OptimizerUpdate::decay_chunk;
     const bool decays = p.shape.size() > 1 && p.name != "pos_embed" && p.name != "cls_token";
     EXPECT_EQ(flags[chunk], decays) << p.name;

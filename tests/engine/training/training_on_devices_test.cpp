@@ -29,8 +29,7 @@ Graph small_model(Model model, DType dtype, GraphOptions rates, bool distilled) 
   if (model == Model::resnet) return small_resnet(input, dtype, classes);
   rates.classes = classes;
   return build_vit({.embed_dim = 64, .depth = 2, .heads = 2, .distilled = distilled}, rates, input,
-                   dtype)
-      .graph;
+                   dtype);
 }
 
 TrainerOptions options(OptimizerKind kind) {
@@ -284,13 +283,13 @@ TEST(TrainingOnSimt, NoOrderOfItsStreamsChangesABit) {
 // Counts the kernels and copies of ViT-Tiny's step in bf16, so that an added one is noticed.
 TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   const ModelConfig m = load_model_config("vit_tiny");
-  const Vit vit = build_vit(std::any_cast<const VitConfig&>(m.sizes), {.classes = 10},
-                            square_input(batch, 32, 16), DType::bf16);
+  const Graph vit = build_vit(std::any_cast<const VitConfig&>(m.sizes), {.classes = 10},
+                              square_input(batch, 32, 16), DType::bf16);
   const auto backend = make_backend(DeviceKind::simt, {.index = 0, .threads = 1});
   TrainerOptions o = options(OptimizerKind::adamw);
   o.height = o.width = 32;
   o.accumulate = 1;
-  Trainer trainer(*backend, nullptr, vit.graph, o);
+  Trainer trainer(*backend, nullptr, vit, o);
   trainer.allocate();
   trainer.parameters().initialise(3);
   const std::vector<uint8_t> images(batch * 32 * 32 * 3, 100);
@@ -315,7 +314,7 @@ TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
   EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.step().finish_update();
-  EXPECT_EQ(vit.graph.nodes().size(), 102u);
+  EXPECT_EQ(vit.nodes().size(), 102u);
   EXPECT_EQ(trainer.step().graph_nodes(), 275);  // two round a head of 10 classes
 }
 #endif
