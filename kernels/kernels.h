@@ -684,5 +684,8 @@ using Kernels =
                 MaxPoolBackward, AveragePoolForward, AveragePoolBackward, Dropout,
                 CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics, GradientTail,
                 GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
+// The base of a device's table: class D final : public KernelRows<D>.
+template <class Self>
+using KernelRows = Kernels::Apply<RowsOf, Self>;
 
 }  // namespace bv

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "kernels/cpu/simd.h"
-#include "kernels/table/rows.h"
+#include "kernels/kernels.h"
 
 #ifndef BAREVISION_ISA
 #error "compile with -DBAREVISION_ISA=avx2 or avx512"

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/owner.h"
-#include "kernels/table/rows.h"
+#include "kernels/kernels.h"
 
 namespace bv::BAREVISION_GPU {
 

@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "kernels/table/fields.h"
-#include "kernels/table/rows.h"
 
 namespace bv {
 
