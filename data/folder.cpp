@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 
-#include "base/file.h"
 #include "data/decode/decode.h"
 #include "data/folder_scan.h"
 #include "data/held_out.h"
@@ -16,44 +15,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Item {
-  std::string path;  // relative to the root
-  int label;
-};
-
 // All class folders of a part, sorted by name.
 struct Part {
   std::string path;
   std::vector<ClassFolder> classes;
-};
-
-class FolderDataset : public Dataset {
- public:
-  FolderDataset(std::string root, std::vector<Item> items)
-      : root_(std::move(root)), items_(std::move(items)) {}
-  int64_t size() const override { return static_cast<int64_t>(items_.size()); }
-  int label(int64_t index) const override { return items_[index].label; }
-  std::string name(int64_t index) const override {
-    return root_.empty() ? items_[index].path : root_ + "/" + items_[index].path;
-  }
-  int64_t files() const override { return size(); }
-  std::string file(int64_t number) const override { return name(number); }
-  Image image(int64_t index, int at_least) const override {
-    return decode_image(bytes(index), at_least);
-  }
-  View view(int64_t index, const RequestFn& choose) const override {
-    return decode_view(bytes(index), choose);
-  }
-
- private:
-  std::vector<uint8_t> bytes(int64_t index) const try {
-    return read_file(name(index), max_image_bytes);
-  } catch (const FileError& e) {
-    throw BadImage(e.what());
-  }
-
-  std::string root_;
-  std::vector<Item> items_;
 };
 
 // Refuses CIFAR-10 in a form that isn't read, or in a subfolder.
@@ -106,8 +71,8 @@ void check_same_classes(const Part& train, const Part& val) {
   }
 }
 
-std::vector<Item> all_items(const Part& part, const ClassList& classes) {
-  std::vector<Item> items;
+std::vector<ImageFile> all_items(const Part& part, const ClassList& classes) {
+  std::vector<ImageFile> items;
   for (size_t c = 0; c < part.classes.size(); ++c)
     for (const std::string& file : part.classes[c].files)
       items.push_back({file, classes.labels[c]});
@@ -116,7 +81,7 @@ std::vector<Item> all_items(const Part& part, const ClassList& classes) {
 
 // Holds out the same fraction of each class, at least one image if it has two.
 void split(const Part& part, const ClassList& classes, const DataOptions& options,
-           std::vector<Item>& train, std::vector<Item>& val) {
+           std::vector<ImageFile>& train, std::vector<ImageFile>& val) {
   for (size_t c = 0; c < part.classes.size(); ++c) {
     const ClassFolder& found = part.classes[c];
     const fs::path folder =
@@ -155,21 +120,21 @@ void note_left_out(std::span<const Part* const> parts, DataSets& sets) {
   if (others > 0) sets.description += ", other files ignored: " + std::to_string(others);
 }
 
-DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Item> train,
-                  std::vector<Item> val, std::span<const Part* const> parts, const std::string& how,
-                  const std::string& val_root) {
+DataSets assemble(const DataOptions& options, ClassList classes, std::vector<ImageFile> train,
+                  std::vector<ImageFile> val, std::span<const Part* const> parts,
+                  const std::string& how, const std::string& val_root) {
   Fingerprint print("folder", classes.names);
   for (const auto* items : {&train, &val}) {
     print.add(static_cast<int64_t>(items->size()));
-    for (const Item& item : *items) {
+    for (const ImageFile& item : *items) {
       print.add(item.path);
       print.add(item.label);
     }
   }
   DataSets sets{
       .kind = DataKind::photos, .classes = std::move(classes.names), .fingerprint = print.value()};
-  sets.train = std::make_unique<FolderDataset>(options.path, std::move(train));
-  if (!val.empty()) sets.val = std::make_unique<FolderDataset>(val_root, std::move(val));
+  sets.train = image_files(options.path, std::move(train));
+  if (!val.empty()) sets.val = image_files(val_root, std::move(val));
   sets.description = describe(options.path, sets, how);
   note_left_out(parts, sets);
   return sets;
@@ -218,7 +183,7 @@ DataSets open_and_split(const DataOptions& options, const fs::path& path) {
   const Part part = scan_part(options.path, path);
   const Part* const parts[] = {&part};
   ClassList classes = order_classes(names_of(part), options);
-  std::vector<Item> train, val;
+  std::vector<ImageFile> train, val;
   split(part, classes, options, train, val);
   DataSets sets = assemble(options, std::move(classes), std::move(train), std::move(val), parts,
                            " (split by --val-fraction)", options.path);
@@ -227,12 +192,6 @@ DataSets open_and_split(const DataOptions& options, const fs::path& path) {
 }
 
 }  // namespace
-
-std::unique_ptr<Dataset> open_files(std::vector<std::string> paths) {
-  std::vector<Item> items;
-  for (std::string& path : paths) items.push_back({std::move(path), 0});
-  return std::make_unique<FolderDataset>("", std::move(items));
-}
 
 std::vector<std::string> pictures_in(const std::string& folder) {
   std::vector<std::string> files = scan_class(folder, folder).files;

@@ -1,6 +1,7 @@
 // The kinds of data sets that open_dataset recognises, and their common parts.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,12 @@ DataSets open_synthetic(const DataOptions&);
 DataSets open_records(const DataOptions&);
 
 constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
+
+struct ImageFile {
+  std::string path;  // relative to the root, which may be empty
+  int label;
+};
+std::unique_ptr<Dataset> image_files(std::string root, std::vector<ImageFile>);
 
 inline const std::string cifar_archive =
     "cifar-10-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
