@@ -1,6 +1,5 @@
 // Run folders: DIR/last and DIR/best are symbolic links, swapped by rename, to step folders
 // (step-00000500), each complete and synced before a link refers to it:
-//   weights.safetensors    the model, timm's names, metadata without time, place or options
 //   weights.safetensors    the model by timm's names; metadata without time, place or options
 //   ema.safetensors        the same for the weights' moving average; absent without --ema
 //   state.safetensors      optimizer state by parameter name: "m.NAME", "v.NAME"; absent if empty

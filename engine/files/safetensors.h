@@ -18,9 +18,11 @@ struct HostTensor {
   std::vector<float> data;  // fp32 in memory, whatever the file's dtype
 };
 
+using Tensors = std::map<std::string, HostTensor>;  // by name
+
 struct TensorFile {
   std::map<std::string, std::string> metadata;
-  std::map<std::string, HostTensor> tensors;  // sorted by name
+  Tensors tensors;
 };
 
 // A tensor to be written; its memory belongs to the caller.
@@ -31,7 +33,7 @@ struct TensorView {
   bool channels_last = false;  // data in memory order (channels_last.h), the file in file order
 };
 using TensorViews = std::vector<TensorView>;  // sorted by name
-TensorViews views_of(const std::map<std::string, HostTensor>&);
+TensorViews views_of(const Tensors&);
 
 TensorFile read_safetensors(const std::string& path);
 // The same from memory; `path` names it in messages.

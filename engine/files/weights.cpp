@@ -138,7 +138,7 @@ class Fitting {
     for (const std::string prefix : {"module.", "model.", "_orig_mod.", "module."}) {
       const auto has_it = [&](const auto& tensor) { return tensor.first.starts_with(prefix); };
       if (file_.tensors.empty() || !std::ranges::all_of(file_.tensors, has_it)) continue;
-      std::map<std::string, HostTensor> tensors;
+      Tensors tensors;
       for (auto& [name, tensor] : file_.tensors)
         tensors[name.substr(prefix.size())] = std::move(tensor);
       file_.tensors = std::move(tensors);

@@ -36,7 +36,7 @@ std::map<std::string, std::string> weights_metadata(const WeightsInfo&);
 int representation_size(const TensorFile&);
 
 struct FitResult {
-  std::map<std::string, HostTensor> tensors;  // one per parameter, except those in `fresh`
+  Tensors tensors;                 // one per parameter, except those in `fresh`
   std::vector<std::string> fresh;  // heads left as initialised: another number of classes
   std::string note;  // "weights: FILE, 150 of 152 tensors, new head (1000 classes there, 5 here)"
 };

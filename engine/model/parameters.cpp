@@ -4,12 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <numbers>
 
 #include "base/error.h"
 #include "engine/files/channels_last.h"
 #include "engine/model/memory.h"
-#include "kernels/philox.h"
 
 namespace bv {
 namespace {
@@ -20,35 +18,6 @@ uint16_t to_16_bits(float x, DType dtype) {
   if (x != x) return 0x7FFF;  // rounding could carry a NaN into infinity
   const auto bits = std::bit_cast<uint32_t>(x);
   return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-uint32_t fnv1a(const std::string& text) {
-  uint32_t hash = 2166136261u;
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 16777619u;
-  return hash;
-}
-
-// Uniform in (0, 1], so that the logarithm is finite.
-double open_uniform(uint32_t word) { return (static_cast<double>(word) + 1) * 0x1p-32; }
-
-void draw(const ParameterInfo& p, uint64_t seed, float* to) {
-  const size_t count = p.count();
-  const uint32_t name = fnv1a(p.name);
-#pragma omp parallel for schedule(static)
-  for (size_t i = 0; i < count; i += 4) {
-    const Philox4 words = philox(seed, static_cast<uint32_t>(i / 4), name, 0, random_init);
-    for (size_t j = 0; j < 4 && i + j < count; ++j) {
-      if (p.init == Init::uniform) {
-        to[i + j] = p.scale * (2 * uniform(words.at[j]) - 1);
-      } else {  // Box and Muller 1958: two numbers from two words
-        const double u = open_uniform(words.at[j / 2 * 2]),
-                     angle = 2 * std::numbers::pi * open_uniform(words.at[j / 2 * 2 + 1]);
-        const double radius = std::sqrt(-2 * std::log(u));
-        to[i + j] =
-            static_cast<float>(p.scale * radius * (j % 2 ? std::sin(angle) : std::cos(angle)));
-      }
-    }
-  }
 }
 
 std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& from,
@@ -103,35 +72,21 @@ Context Parameters::context(DType dtype, bool averaged) const {
           .buffers = buffers()};
 }
 
-void Parameters::initialise(uint64_t seed) {
-  std::map<std::string, HostTensor> values;
-  for (const Infos* infos : {&graph_->parameters(), &graph_->buffers()})
-    for (const ParameterInfo& p : *infos) {
-      if (!p.owned()) continue;
-      HostTensor t{p.shape, std::vector<float>(p.count(), p.init == Init::ones ? 1.0f : 0.0f)};
-      if (p.init == Init::normal || p.init == Init::uniform) draw(p, seed, t.data.data());
-      values.emplace(p.name, std::move(t));
-    }
-  set_weights(values);
-}
-
-void Parameters::set_weights(const std::map<std::string, HostTensor>& values) {
+void Parameters::set_weights(const Tensors& values) {
   upload(weights(), graph_->parameters(), values, "", compute_weights_.data<uint16_t>());
   upload(buffers(), graph_->buffers(), values, "");
   if (ema()) backend_->copy(ema(), weights(), weight_bytes(), nullptr);
 }
 
-std::map<std::string, HostTensor> Parameters::get_weights() const {
+Tensors Parameters::get_weights() const {
   auto values = download(weights(), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
 }
 
-std::map<std::string, HostTensor> Parameters::get_gradients() const {
-  return download(grads(), graph_->parameters(), "");
-}
+Tensors Parameters::get_gradients() const { return download(grads(), graph_->parameters(), ""); }
 
-void Parameters::set_moments(const std::map<std::string, HostTensor>& values) {
+void Parameters::set_moments(const Tensors& values) {
   for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}}) {
     if (!arena) continue;
     for (const ParameterInfo& p : graph_->parameters())
@@ -142,14 +97,14 @@ void Parameters::set_moments(const std::map<std::string, HostTensor>& values) {
   }
 }
 
-std::map<std::string, HostTensor> Parameters::get_moments() const {
-  std::map<std::string, HostTensor> all;
+Tensors Parameters::get_moments() const {
+  Tensors all;
   if (m()) all = download(m(), graph_->parameters(), "m.");
   if (v()) all.merge(download(v(), graph_->parameters(), "v."));
   return all;
 }
 
-void Parameters::set_ema(const std::map<std::string, HostTensor>& values) {
+void Parameters::set_ema(const Tensors& values) {
   if (!ema()) return;
   for (const ParameterInfo& p : graph_->parameters())
     if (!values.contains(p.name))
@@ -157,7 +112,7 @@ void Parameters::set_ema(const std::map<std::string, HostTensor>& values) {
   upload(ema(), graph_->parameters(), values, "");
 }
 
-std::map<std::string, HostTensor> Parameters::get_ema() const {
+Tensors Parameters::get_ema() const {
   if (!ema()) return {};
   auto values = download(ema(), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
@@ -212,9 +167,8 @@ CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {
   return tensors;
 }
 
-void Parameters::upload(float* arena, const Infos& infos,
-                        const std::map<std::string, HostTensor>& values, const std::string& prefix,
-                        uint16_t* rounded) const {
+void Parameters::upload(float* arena, const Infos& infos, const Tensors& values,
+                        const std::string& prefix, uint16_t* rounded) const {
   const auto send = [this](auto* to, const auto& data) {
     backend_->to_device(to, data.data(), data.size() * sizeof data[0], nullptr);
     backend_->synchronize(nullptr);
@@ -234,9 +188,9 @@ void Parameters::upload(float* arena, const Infos& infos,
   }
 }
 
-std::map<std::string, HostTensor> Parameters::download(const float* arena, const Infos& infos,
-                                                       const std::string& prefix) const {
-  std::map<std::string, HostTensor> values;
+Tensors Parameters::download(const float* arena, const Infos& infos,
+                             const std::string& prefix) const {
+  Tensors values;
   for (const ParameterInfo& p : infos) {
     if (!p.owned()) continue;
     HostTensor& t = values[prefix + p.name];
@@ -258,16 +212,16 @@ int Parameters::first_not_finite() const {
   return found == infos.end() ? -1 : static_cast<int>(found - infos.begin());
 }
 
-std::map<std::string, HostTensor> Parameters::empty_weights(const Graph& part) {
-  std::map<std::string, HostTensor> values;
+Tensors Parameters::empty_weights(const Graph& part) {
+  Tensors values;
   for (const Infos* infos : {&part.parameters(), &part.buffers()})
     for (const ParameterInfo& p : *infos)
       if (p.owned()) values[p.name] = {p.shape, std::vector<float>(p.count())};
   return values;
 }
 
-std::map<std::string, HostTensor> Parameters::empty_moments(const Graph& part) const {
-  std::map<std::string, HostTensor> values;
+Tensors Parameters::empty_moments(const Graph& part) const {
+  Tensors values;
   for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}})
     for (const ParameterInfo& p : part.parameters())
       if (arena && p.owned()) values[prefix + p.name] = {p.shape, std::vector<float>(p.count())};

@@ -3,7 +3,6 @@
 // to files.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -60,16 +59,16 @@ class Parameters {
   void initialise(uint64_t seed);
   // Sets parameters and buffers, in their shapes; those missing in the map keep their values. The
   // moving average restarts from them.
-  void set_weights(const std::map<std::string, HostTensor>&);
-  std::map<std::string, HostTensor> get_weights() const;
-  std::map<std::string, HostTensor> get_gradients() const;
+  void set_weights(const Tensors&);
+  Tensors get_weights() const;
+  Tensors get_gradients() const;
   // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing.
-  void set_moments(const std::map<std::string, HostTensor>&);
-  std::map<std::string, HostTensor> get_moments() const;
+  void set_moments(const Tensors&);
+  Tensors get_moments() const;
   // The moving average of the weights, with the current buffers; empty without --ema. Throws
   // UserError if one is missing.
-  void set_ema(const std::map<std::string, HostTensor>&);
-  std::map<std::string, HostTensor> get_ema() const;
+  void set_ema(const Tensors&);
+  Tensors get_ema() const;
   // Size of the copy of all arenas that a checkpoint needs.
   size_t copy_bytes() const;
   size_t model_bytes() const;               // the same for the whole model, not just this part
@@ -79,17 +78,16 @@ class Parameters {
   // The copy's tensors, in a checkpoint's form.
   CheckpointTensors tensors_of(const ParameterCopy&) const;
   // Zeros in the shapes that get_weights() and get_moments() return for another part of the model.
-  static std::map<std::string, HostTensor> empty_weights(const Graph& part);
-  std::map<std::string, HostTensor> empty_moments(const Graph& part) const;
+  static Tensors empty_weights(const Graph& part);
+  Tensors empty_moments(const Graph& part) const;
   // Index of the first parameter with a gradient that is not finite, in the model's order; or -1.
   int first_not_finite() const;
 
  private:
   using Infos = std::vector<ParameterInfo>;
-  std::map<std::string, HostTensor> download(const float* arena, const Infos&,
-                                             const std::string& prefix) const;
-  void upload(float* arena, const Infos&, const std::map<std::string, HostTensor>&,
-              const std::string& prefix, uint16_t* rounded = nullptr) const;
+  Tensors download(const float* arena, const Infos&, const std::string& prefix) const;
+  void upload(float* arena, const Infos&, const Tensors&, const std::string& prefix,
+              uint16_t* rounded = nullptr) const;
 
   Backend* backend_;
   const Graph* graph_;

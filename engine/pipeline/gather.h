@@ -1,7 +1,6 @@
 // Gathers the stages' tensors by name for a checkpoint, as if one process had the whole model.
 #pragma once
 #include <functional>
-#include <map>
 #include <string>
 
 #include "engine/files/safetensors.h"
@@ -9,7 +8,6 @@
 
 namespace bv {
 
-using Tensors = std::map<std::string, HostTensor>;
 using TensorsOf = std::function<Tensors(const Graph&)>;
 
 struct GatherPath {

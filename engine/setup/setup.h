@@ -31,13 +31,13 @@ struct Setup {
   std::optional<PrecisionPolicy> precision_policy;  // --amp-policy
   std::optional<Graph> fp32_graph;                  // the same model, for the policy's fp32 epochs
   TrainerOptions trainer{};
-  std::map<std::string, HostTensor> weights;  // from --weights or the checkpoint; may be empty
-  std::optional<Checkpoint> checkpoint;       // of --resume; its weights are above
-  std::vector<std::string> notes;             // lines for the user
-  std::vector<std::string> findings;          // lines of the recipe check, which count as warnings
-  int world = 1;                              // processes
-  int local_size = 1;                         // processes on this machine
-  std::string nodes;                          // which ranks run where, with several machines
+  Tensors weights;                       // from --weights or the checkpoint; may be empty
+  std::optional<Checkpoint> checkpoint;  // of --resume; its weights are above
+  std::vector<std::string> notes;        // lines for the user
+  std::vector<std::string> findings;     // lines of the recipe check, which count as warnings
+  int world = 1;                         // processes
+  int local_size = 1;                    // processes on this machine
+  std::string nodes;                     // which ranks run where, with several machines
   AllReduce all_reduce = AllReduce::flat;
   int replicas = 1;                      // copies of the model, each with its share of a batch
   Pipeline pipeline{};                   // how a copy is cut
