@@ -12,7 +12,18 @@ class WholeModel final : public Model {
   size_t saved_bytes() const override { return chunk_.saved_bytes(); }
   size_t scratch_bytes() const override { return chunk_.scratch_bytes(); }
   void use(char* saved, char* scratch) override { chunk_.use(saved, scratch); }
-  void train(std::span<const Context> micro_batches, const BackwardCallbacks&) override;
+  void train(std::span<const Context> micro_batches, const BackwardCallbacks& events) override {
+    const int count = static_cast<int>(micro_batches.size());
+    for (int micro = 0; micro < count; ++micro) {
+      const Context& context = micro_batches[static_cast<size_t>(micro)];
+      const bool last = micro + 1 == count;
+      traced(trace_, nullptr, {.work = Work::forward, .chunk = 0, .micro = micro},
+             [&] { chunk_.forward(context, 0); });
+      if (last && events.begins) events.begins();
+      traced(trace_, nullptr, {.work = Work::backward, .chunk = 0, .micro = micro},
+             [&] { chunk_.backward(context, 0, last ? events.ready : nullptr); });
+    }
+  }
   void evaluate(const Context& context, int) override { chunk_.forward(context, 0); }
   const ModelChunk& last_chunk() const override { return chunk_; }
   void profile(Profile* to) override { chunk_.profile(to); }

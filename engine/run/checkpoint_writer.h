@@ -2,8 +2,10 @@
 // newer checkpoint replaces the waiting one unless the waiting one is the best.
 #pragma once
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,13 +15,41 @@
 #include "base/error.h"
 #include "engine/console/log.h"
 #include "engine/files/checkpoint.h"
-#include "engine/training/snapshot.h"
+#include "engine/training/trainer.h"
 
 namespace bv {
 
 // A checkpoint was refused because a weight is not finite.
 struct NotFinite : RunError {
   using RunError::RunError;
+};
+
+// A copy of a model's parameters and optimizer state in host memory, from which another thread
+// makes a checkpoint's files while training continues.
+class Snapshot {
+ public:
+  Snapshot(Backend& backend, const Trainer& trainer) : backend_(&backend), trainer_(&trainer) {}
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+
+  void allocate();  // required before take()
+  // Starts a copy of the state after stream 0's work so far.
+  void take();
+  // Takes over the tensors of a whole pipeline, gathered from its stages.
+  void take(Trainer::Saved);
+  // Waits until the copy is complete; false: cancelled. Callable from any thread.
+  bool wait() const;
+  void cancel();  // the device has failed
+  CheckpointTensors tensors() const;
+
+ private:
+  enum class State { copying, there, cancelled };
+  Backend* backend_;
+  const Trainer* trainer_;
+  std::shared_ptr<void> memory_;
+  ParameterCopy copy_{};
+  std::optional<Trainer::Saved> gathered_;
+  std::atomic<State> state_{State::there};
 };
 
 class CheckpointWriter {
