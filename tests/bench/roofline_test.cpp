@@ -100,6 +100,17 @@ TEST_F(Roofline, WritesItsTablesIntoThePage) {
   EXPECT_EQ(code_, 2);
 }
 
+TEST_F(Roofline, ThePageIsOfTheTablesOfToday) {
+  for (const char* file : {"tests/counters/resnet50.txt", "tests/counters/vit_tiny.txt",
+                           "tests/kernels/resources.txt", "bench/ROOFLINE.md"})
+    write_text(folder_ / file, contents(file));
+  std::filesystem::copy(
+      "bench/results", folder_ / "bench/results",
+      std::filesystem::copy_options::overwrite_existing | std::filesystem::copy_options::recursive);
+  EXPECT_EQ(said("--update"), "");
+  EXPECT_EQ(contents(folder_ / page), contents(page)) << "bench/roofline --update";
+}
+
 TEST_F(Roofline, RefusesCountersThatMakeCountersDoesNotWriteSo) {
   const std::string table = counters("vit_tiny"), renew = "; renew it by: make counters UPDATE=1";
   const size_t last = table.rfind("bv::copy");
