@@ -79,6 +79,9 @@ struct Node {
   const char* type;  // "linear"
   Pass forward, backward = [](const Context&) {};
   bool in_place = false;  // forward overwrites what another node has written
+  // Layers that the node computes. Masks are keyed by the layers before theirs (layer_number()), so
+  // fusing nodes leaves the masks of all later ones as they were.
+  int layers = 1;
   // Replace this node's backward and the previous node's if one process runs both: fused_backward
   // also computes the first half of the previous node's. Empty: no fusion.
   Pass fused_backward = {}, fused_previous = {};

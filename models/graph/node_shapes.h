@@ -9,7 +9,12 @@
 
 namespace bv {
 
-inline uint32_t layer_number(const Graph& g) { return static_cast<uint32_t>(g.nodes().size()); }
+// The next node's: the number of layers before it.
+inline uint32_t layer_number(const Graph& g) {
+  uint32_t layers = 0;
+  for (const Node& node : g.nodes()) layers += static_cast<uint32_t>(node.layers);
+  return layers;
+}
 inline int dim(const Graph& g, Tensor t, size_t i) { return static_cast<int>(g.info(t).shape[i]); }
 // [..., C] as a matrix.
 inline RowsShape rows_shape(const Graph& g, Tensor t) {

@@ -71,7 +71,7 @@ struct LinearOptions {
 };
 Tensor linear(Graph&, const std::string& name, Tensor inp, const LinearOptions&);
 
-// gelu(inp + bias) where inp is a linear without its bias: two nodes, linear and GELU.
+// gelu(inp weight^T + bias), from [..., K] to [..., N].
 Tensor linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightInit);
 
 // In place: nothing else may overwrite what it returns.

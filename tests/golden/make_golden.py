@@ -114,7 +114,7 @@ class Mask(nn.Module):
 
 
 def give_masks(model, case):
-    """Replaces every dropout of a timm ViT. A layer's number is that of its node in models/vit.cpp."""
+    """Replaces every dropout of a timm ViT. A layer's number counts the layers before it in models/vit.cpp."""
     layer = 3  # after patches, their projection, the embedding
 
     def mask(rate, **kind):

@@ -9,6 +9,7 @@
 #include "engine/model/parameters.h"
 #include "engine/options/model_config.h"
 #include "engine/training/trainer.h"
+#include "models/graph/node_shapes.h"
 #include "tests/models/counting_backend.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/small_vit.h"
@@ -38,6 +39,15 @@ TrainerOptions adamw(int batch, int size) {
           .width = size,
           .accumulate = 1,
           .sync = {.bucket_bytes = 1 << 20}};
+}
+
+// Dropout's masks are keyed by it.
+TEST(LayerNumber, CountsTheLayersOfFusedNodes) {
+  Graph g(DType::fp32);
+  g.add({.name = "linear with GELU", .type = "linear", .layers = 2});
+  EXPECT_EQ(layer_number(g), 2u);
+  g.add({.name = "linear", .type = "linear"});
+  EXPECT_EQ(layer_number(g), 3u);
 }
 
 TEST(Models, HaveTimmsParameterCounts) {
