@@ -1,11 +1,12 @@
 #include "simt/counters/counters.h"
 
 #include <array>
+#include <iterator>
 
 namespace simt {
 namespace {
 
-// Calls a function for every number in a Counters.
+// Pointers to all numbers of a Counters.
 template <class C>
 auto numbers(C& c) {
   return std::array{&c.launches,
@@ -33,35 +34,42 @@ auto numbers(C& c) {
                     &c.sectors_read,
                     &c.sectors_written};
 }
-static_assert(sizeof(Counters) == 24 * sizeof(uint64_t), "numbers() names each");
+// Their names, in the same order.
+constexpr const char* names[] = {
+    "launches",
+    "blocks",
+    "warps",
+    "load requests",
+    "load sectors",
+    "load bytes",
+    "store requests",
+    "store sectors",
+    "store bytes",
+    "shared requests",
+    "shared turns",
+    "shared conflicts",
+    "ldmatrix requests",
+    "ldmatrix turns",
+    "ldmatrix conflicts",
+    "cp.async bytes",
+    "mma",
+    "barriers",
+    "shuffles",
+    "votes",
+    "atomics",
+    "partial",
+    "sectors read",
+    "sectors written",
+};
+static_assert(sizeof(Counters) == std::size(names) * sizeof(uint64_t));
 
 }  // namespace
 
 std::map<std::string, uint64_t> named_numbers(const Counters& c) {
-  return {{"launches", c.launches},
-          {"blocks", c.blocks},
-          {"warps", c.warps},
-          {"load requests", c.loads.requests},
-          {"load sectors", c.loads.sectors},
-          {"load bytes", c.loads.bytes},
-          {"store requests", c.stores.requests},
-          {"store sectors", c.stores.sectors},
-          {"store bytes", c.stores.bytes},
-          {"shared requests", c.shared.requests},
-          {"shared turns", c.shared.wavefronts},
-          {"shared conflicts", c.shared.conflicts},
-          {"ldmatrix requests", c.ldmatrix.requests},
-          {"ldmatrix turns", c.ldmatrix.wavefronts},
-          {"ldmatrix conflicts", c.ldmatrix.conflicts},
-          {"cp.async bytes", c.cp_async_bytes},
-          {"mma", c.mma_m16n8k16},
-          {"barriers", c.barriers},
-          {"shuffles", c.shuffles},
-          {"votes", c.votes},
-          {"atomics", c.atomics},
-          {"partial", c.partial},
-          {"sectors read", c.sectors_read},
-          {"sectors written", c.sectors_written}};
+  const auto values = numbers(c);
+  std::map<std::string, uint64_t> named;
+  for (size_t i = 0; i < values.size(); ++i) named[names[i]] = *values[i];
+  return named;
 }
 
 Counters& Counters::operator+=(const Counters& other) {

@@ -1,7 +1,5 @@
 #include "simt/counters/lines.h"
 
-#include <link.h>
-
 #include <algorithm>
 #include <bit>
 #include <mutex>
@@ -47,20 +45,6 @@ LineCounts& LineCounts::operator+=(const LineCounts& other) {
   needed += other.needed, used += other.used;
   global += other.global, shared += other.shared;
   return *this;
-}
-
-uint64_t Lines::program_begin() {
-  static const uint64_t begin = [] {
-    uint64_t address = 0;
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, size_t, void* to) {
-          *static_cast<uint64_t*>(to) = info->dlpi_addr;
-          return 1;  // the first one is the program
-        },
-        &address);
-    return address;
-  }();
-  return begin;
 }
 
 std::vector<uint64_t> kept_blocks(uint64_t blocks) {

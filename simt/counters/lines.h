@@ -16,6 +16,7 @@
 
 #include "simt/counters/access.h"
 #include "simt/counters/counters.h"
+#include "simt/counters/program_begin.h"
 
 namespace simt {
 
@@ -74,7 +75,6 @@ class Lines {
   static inline bool on = false;
   // Set by simt/host, which is a layer above: "x[5]".
   static inline std::string (*name_device)(uintptr_t) = nullptr;
-  static uint64_t program_begin();
   // The counts since the last call, by kernel (lines_json.h).
   static std::map<std::string, LaunchLines> take();
 

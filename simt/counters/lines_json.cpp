@@ -59,7 +59,7 @@ std::string shared_name(const SharedName& n) {
 
 std::string of_kernel(const std::string& name, const LaunchLines& k) {
   const auto place = [](uint64_t instruction) {
-    return (instruction & address_mask) - Lines::program_begin();
+    return (instruction & address_mask) - program_begin();
   };
   const auto line = [&](const auto& entry) {
     const auto& [instruction, counted] = entry;

@@ -1,5 +1,4 @@
 // A race in words: the kernel, the variable, both places, what is missing between them.
-#include <link.h>
 #include <unistd.h>
 
 #include <bit>
@@ -9,6 +8,7 @@
 #include <map>
 #include <source_location>
 
+#include "simt/counters/program_begin.h"
 #include "simt/races/races.h"
 
 namespace simt {
@@ -16,20 +16,6 @@ namespace {
 
 constexpr size_t most_printed = 4, most_kept = 64;
 constexpr Place of_site = 1u << 31;  // the place is a source_location
-
-uintptr_t program_begin() {
-  static const uintptr_t begin = [] {
-    uintptr_t address = 0;
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, size_t, void* to) {
-          *static_cast<uintptr_t*>(to) = info->dlpi_addr;
-          return 1;  // the first one is the program
-        },
-        &address);
-    return address;
-  }();
-  return begin;
-}
 
 // The lines that a command writes.
 std::vector<std::string> output_of(const std::string& command) {

@@ -1,0 +1,24 @@
+// The address at which the program was loaded: code addresses less this one are those in its file,
+// which addr2line takes.
+#pragma once
+#include <link.h>
+
+#include <cstdint>
+
+namespace simt {
+
+inline uintptr_t program_begin() {
+  static const uintptr_t begin = [] {
+    uintptr_t address = 0;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* to) {
+          *static_cast<uintptr_t*>(to) = info->dlpi_addr;
+          return 1;  // the first one is the program
+        },
+        &address);
+    return address;
+  }();
+  return begin;
+}
+
+}  // namespace simt
