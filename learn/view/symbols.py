@@ -1,4 +1,5 @@
-"""Lines of a program's code: DWARF's line table, and addr2line for what is inlined where."""
+"""Lines of a program's code: DWARF's line table, and addr2line for what is inlined where. The table is
+read here, since binutils prints it without the columns that tell a line's statements apart."""
 
 import os
 import struct
