@@ -12,17 +12,11 @@ namespace simt {
 namespace {
 
 constexpr unsigned warp_size = 32;
-constinit thread_local Block* block = nullptr;
 
 bool is_same(Site a, Site b) {
   if (std::bit_cast<void*>(a) == std::bit_cast<void*>(b)) return true;  // nearly always
   return a.line() == b.line() && a.column() == b.column() &&
          !std::strcmp(a.file_name(), b.file_name());
-}
-
-Place place_of(Site site) {
-  if constexpr (watching) return Races::place_of_site(std::bit_cast<void*>(site));
-  return Place(site.line());  // no one looks at it
 }
 
 void land(const Copy& copy) {
@@ -32,16 +26,15 @@ void land(const Copy& copy) {
 
 }  // namespace
 
-Block* Block::current() { return block; }
-
 // ---- From begin to end -------------------------------------------------------------------------
 
 bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
   begun_.fetch_add(1, std::memory_order_relaxed);
   prepare(launch, index, random_seed);
-  block = this;
+  current_ = this;
+  beside_on_ = false;
   switch_to(pick());  // returns when all have returned or one has failed
-  block = nullptr;
+  current_ = nullptr;
   running_ = &host_;
   if constexpr (counting) Recorder::here().end();
   if constexpr (watching) Races::instance().end_block();
@@ -99,7 +92,7 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   }
   shared_name_ = nullptr;
   if constexpr (watching) {
-    Races::name_shared = [](uintptr_t address) { return block->name_shared(address); };
+    Races::name_shared = [](uintptr_t address) { return current_->name_shared(address); };
     Races::instance().begin_block({index.x, index.y, index.z}, n);
     Races::instance().shared_memory(shared_.data(), shared_.bytes());
   }
@@ -113,7 +106,7 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
 // Entry point of a fiber. When its thread returns, the next thread that has not begun takes over
 // the stack: without waits, a block is a plain loop.
 void Block::enter() {
-  Block& b = *block;
+  Block& b = *current_;
   Stack& host = b.host_.fiber.stack;
   b.running_->fiber.landed(host.low ? nullptr : &host);  // the host's stack is left first
   for (;;) {
@@ -122,6 +115,7 @@ void Block::enter() {
     Thread& last = *b.running_;
     last.returned = true;
     --b.live_;
+    if (b.beside_on_) b.beside_->returns(last.id);
     Thread& next = b.pick();
     if (next.fiber.top) {
       b.stacks_.give_back(last.fiber.stack);
@@ -181,6 +175,8 @@ inline void Block::open(Gate& gate) {
 }
 
 inline Thread& Block::pick() {
+  while (beside_on_ && ready_.empty() && beside_->advance()) {
+  }
   if (ready_.empty()) {
     if (live_) describe_hang();
     return host_;
@@ -194,6 +190,11 @@ inline Thread& Block::pick() {
 inline void Block::go_on() {
   Thread& next = pick();
   if (&next != running_) switch_to(next);
+}
+
+void Block::park(Site site) {
+  running_->gate = nullptr, running_->site = site;
+  go_on();
 }
 
 void Block::wait_for_block(Site site) {
@@ -424,77 +425,15 @@ void Block::copy_wait(unsigned pending) {
   copies.erase(copies.begin(), copy);
 }
 
-void Block::fail(const char* what, Site site) {
+void Block::each_shared(const std::function<void(unsigned char*, size_t)>& use) const {
+  if (shared_.bytes()) use(shared_.data(), shared_.bytes());
+  for (const SharedVariable& v : variables_)
+    if (v.used) use(v.memory.data(), v.memory.bytes());
+}
+
+void Block::fail(const std::string& what, Site site) {
   describe_misuse(what, site);
   leave();
-}
-
-// ---- device.h ----------------------------------------------------------------------------------
-
-void wait_for_block(Site site) { called(site), block->wait_for_block(site); }
-unsigned count_in_block(bool yes, Site site) {
-  return called(site), block->count_in_block(yes, site);
-}
-void wait_at_barrier(unsigned id, unsigned threads, Site site) {
-  called(site, AccessKind::numbered_barrier), block->wait_at_barrier(id, threads, site);
-}
-void wait_for_lanes(uint32_t mask, Site site) {
-  called(site, AccessKind::lanes_wait), block->wait_for_lanes(mask, site);
-}
-uint32_t ballot(uint32_t mask, bool yes, Site site) {
-  return called(site), block->ballot(mask, yes, site);
-}
-uint64_t shuffle(uint32_t mask, uint64_t bits, From from, unsigned argument, unsigned width,
-                 Site site) {
-  return called(site), block->shuffle(mask, bits, from, argument, width, site);
-}
-void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
-  called(site), block->wait_with_hand(hand, work, do_work, site);
-}
-
-void* shared_memory(size_t bytes, const char* name, Extents extents) {
-  return block->shared_memory(bytes, name, extents);
-}
-void* shared_variable(const char* name, size_t bytes, Site site, Extents extents) {
-  return block->shared_variable(name, bytes, site, extents);
-}
-void check_aligned(const void* p, size_t bytes, const char* what, Site site) {
-  block->check_aligned(p, bytes, what, site);
-}
-void check_shared(const void* p, size_t bytes, const char* what, Site site) {
-  block->check_shared(p, bytes, what, site);
-}
-void check_ldmatrix(const void* row, Site site) {
-  called(site), block->check_shared(row, 16, "ldmatrix", site);
-  if constexpr (counting)
-    Recorder::here().note(__builtin_return_address(0), AccessKind::ldmatrix, 16, row);
-  if constexpr (watching)
-    if (Races::runs()) Races::instance().note(place_of(site), Touch::read, row, 16);
-}
-void count_mma() {
-  if constexpr (counting) Recorder::here().exchange(AccessKind::mma, warp_size);
-}
-void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Site site) {
-  block->check_shared(to, bytes, "cp.async", site);
-  called(site), check_aligned(from, bytes, "cp.async", site);
-  if constexpr (counting) {
-    const void* const place = __builtin_return_address(0);
-    Recorder::here().note(place, AccessKind::store, unsigned(bytes), to);
-    if (from_bytes) Recorder::here().note(place, AccessKind::cp_async, unsigned(from_bytes), from);
-  }
-  if constexpr (watching)
-    if (Races::runs()) {
-      if (from_bytes) Races::instance().note(place_of(site), Touch::read, from, from_bytes);
-      Races::instance().copy_begins(place_of(site), to, bytes);
-    }
-  block->copy_async({to, from, bytes, from_bytes, 0});
-}
-void copy_commit() { called({}, AccessKind::copy_commit), block->copy_commit(); }
-void copy_wait(unsigned pending) { called({}, AccessKind::copy_wait), block->copy_wait(pending); }
-
-void fail(const char* what, Site site) { block->fail(what, site); }
-void refuse_in_kernel(const char* what, Site site) {
-  if (block) block->fail(what, site);
 }
 
 }  // namespace simt

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,6 +69,18 @@ struct WarpGate : Gate {
   uint32_t votes = 0, ballot = 0;
 };
 
+// What works beside a block's threads, from the first instruction that needs it to the block's end
+// (simt/hopper). Errors end the block by Block::fail.
+class Beside {
+ public:
+  virtual ~Beside() = default;
+  virtual void begin() = 0;                       // the block uses it from here on
+  virtual void hands_over(unsigned thread) = 0;   // another thread runs next
+  virtual bool advance() = 0;                     // no thread can run; false: this can't help
+  virtual void returns(unsigned thread) = 0;      // the thread has come to its end
+  virtual std::string hang() = 0;                 // why nobody can run; empty: it isn't to blame
+};
+
 struct Random {  // a linear congruential generator: short and fast
   uint64_t state;
   unsigned operator()() { return (state = state * 6364136223846793005u + 1) >> 33; }
@@ -88,7 +102,7 @@ class Block {
   bool run(const Launch&, uint3 index, unsigned random_seed);
   const std::string& error() const { return error_; }
 
-  static Block* current();  // the block run by the calling host thread, or null
+  static Block* current() { return current_; }  // the calling host thread's, or null
 
   // "KERNEL: block (0,0,0): thread (0,0,0)" for the running thread; allocates nothing.
   static constexpr size_t max_description = 400;
@@ -114,12 +128,31 @@ class Block {
   void copy_async(const Copy&);
   void copy_commit() { ++running_->copy_groups; }
   void copy_wait(unsigned pending);
-  [[noreturn]] void fail(const char* what, Site);
+  [[noreturn]] void fail(const std::string& what, Site);
+  // Ends the block with an error that isn't the running thread's.
+  [[noreturn]] void fail_with(const std::string& error) { error_ = error, leave(); }
+
+  // For what works beside the threads.
+  Beside* beside() { return beside_on_ ? beside_.get() : nullptr; }
+  template <class T>
+  T& start_beside() {
+    if (!beside_) beside_ = std::make_unique<T>(*this);
+    beside_on_ = true;
+    beside_->begin();
+    return static_cast<T&>(*beside_);
+  }
+  const Thread& running() const { return *running_; }
+  const std::vector<Thread>& threads() const { return threads_; }
+  unsigned random() { return random_(); }
+  void park(Site);  // the running thread waits until it is woken
+  void wake(unsigned thread) { ready_.push_back(&threads_[thread]); }
+  void each_shared(const std::function<void(unsigned char*, size_t bytes)>&) const;
 
  private:
   void prepare(const Launch&, uint3 index, unsigned random_seed);
   static void enter();
   void become(Thread& t) {
+    if (beside_on_) beside_->hands_over(running_->id);
     running_ = &t, threadIdx = t.index;
     if constexpr (counting) Recorder::here().resume(t.id);
     if constexpr (watching) Races::instance().resume(t.id);
@@ -142,6 +175,8 @@ class Block {
   std::string overrun() const;
   void describe_wrong_mask(uint32_t mask, Site);
   void describe_misuse(const std::string& what, Site);
+
+  static constinit inline thread_local Block* current_ = nullptr;
 
   const Launch* launch_ = nullptr;
   uint3 index_{};
@@ -166,6 +201,11 @@ class Block {
   Extents shared_extents_{};
   std::deque<SharedVariable> variables_;
   Random random_{};
+  std::unique_ptr<Beside> beside_;
+  bool beside_on_ = false;
 };
+
+std::string name(const Thread&);  // "thread (0,0,0)"
+std::string at(Site);             // " at FILE:LINE:COLUMN"
 
 }  // namespace simt

@@ -6,7 +6,6 @@
 #include "simt/device/block.h"
 
 namespace simt {
-namespace {
 
 std::string name(const Thread& t) {
   return "thread (" + std::to_string(t.index.x) + "," + std::to_string(t.index.y) + "," +
@@ -17,6 +16,8 @@ std::string at(Site site) {
   return std::string(" at ") + site.file_name() + ":" + std::to_string(site.line()) + ":" +
          std::to_string(site.column());
 }
+
+namespace {
 
 std::string hex(uint32_t mask) {
   char text[11];
@@ -44,6 +45,8 @@ bool Block::on_guard_page(const void* address) const {
 // Every thread waits, and none can open a gate. Follows the first waiting thread to a thread it
 // waits for, and so on, until one has returned or the chain is a cycle.
 void Block::describe_hang() {
+  if (beside_on_)
+    if (error_ = beside_->hang(); !error_.empty()) return;
   const auto waits = [](const Thread& t) { return !t.returned; };
   const Thread* waiting = &*std::find_if(threads_.begin(), threads_.end(), waits);
   const Thread* missing = waiting;

@@ -20,6 +20,11 @@ enum class Order { forward, reverse, random };
 inline Order order = Order::forward;  // of future launches
 inline unsigned seed = 1;
 
+// When a copy by TMA lands (simt/hopper): late, once no thread can run, a store at its wait; early,
+// at once; random, each drawn; as_order: as Order says of copies.
+enum class Delivery { as_order, late, early, random };
+inline Delivery delivery = Delivery::as_order;
+
 // How products of 16-bit factors are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere
 // {8, 1}, Hopper {16, 2}; {0, 0}: rounded to nearest, in order.
 struct TensorCores {

@@ -1,0 +1,34 @@
+// Hopper's units beside a block's threads, made at the block's first instruction that needs them.
+#pragma once
+#include "simt/device/block.h"
+#include "simt/hopper/mbarrier.h"
+#include "simt/hopper/proxy_state.h"
+#include "simt/hopper/register_budget.h"
+#include "simt/hopper/tma.h"
+
+namespace simt {
+
+class Hopper : public Beside {
+ public:
+  explicit Hopper(Block& b);
+  // The running block's.
+  static Hopper& here() {
+    Block& b = *Block::current();
+    if (Beside* const there = b.beside()) return static_cast<Hopper&>(*there);
+    return b.start_beside<Hopper>();
+  }
+
+  void begin() override;
+  void hands_over(unsigned thread) override;
+  bool advance() override;
+  void returns(unsigned thread) override;
+  std::string hang() override;
+
+  Block& block;
+  ProxyState proxy;
+  Mbarriers mbarriers;
+  Tma tma;
+  RegisterBudget registers;
+};
+
+}  // namespace simt

@@ -1,0 +1,80 @@
+// What a block knows of each byte of its shared memory, for async_proxy.h: who has written it by an
+// ordinary store that the async proxy may not see yet, who may still read it, what TMA still writes.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "simt/device/block.h"
+#include "simt/hopper/async_proxy.h"
+
+namespace simt {
+
+class ProxyState {
+ public:
+  explicit ProxyState(Block& block) : block_(block) {}
+
+  void begin();  // a block's first instruction of this kind
+
+  // The bytes that have changed since the last call are this thread's.
+  void note(unsigned thread);
+  // Written on behalf of this thread, or by nobody whom a fence concerns.
+  void wrote(Bytes, unsigned thread, const char* who, Site);
+  void absorb(Bytes);
+
+  void fence(unsigned thread) { fenced_[thread] = ++clock_, fenced_unknown_ = true; }
+  void read(Bytes, const char* who, Site) const;
+
+  Hold hold(Bytes, const char* who, Site);
+  void release(Hold);
+
+  // TMA will write these bytes; it has; someone has waited for it.
+  unsigned comes(Bytes, const char* who, Site);
+  void has_come(unsigned number);
+  void is_seen(unsigned number);
+
+  // Set by whoever has objects in shared memory that threads must not write (mbarriers): describes
+  // the one in these bytes, if any.
+  std::string (*reserved)(const Block&, uintptr_t begin, size_t bytes) = nullptr;
+
+ private:
+  using Writer = uint16_t;  // a thread's number + 1
+  static constexpr Writer nobody = 0, unknown = 0xFFFF;
+  struct Area {
+    unsigned char* data;
+    std::vector<unsigned char> copy;
+    std::vector<Writer> writer;
+    std::vector<uint32_t> time;
+  };
+  struct Use {  // of a range, by the async proxy
+    unsigned number;
+    uintptr_t begin, end;
+    const char* who;
+    unsigned thread;
+    Site site;
+    bool is_write, has_come;
+  };
+
+  void find_areas();
+  void changed(Area&, size_t begin, size_t end, unsigned thread);
+  bool is_fenced(Writer w, uint32_t time) const {
+    return w == nobody || (w == unknown ? fenced_unknown_ : time < fenced_[w - 1]);
+  }
+  // The first byte in the range that its writer has not fenced, or 0.
+  uintptr_t unfenced(Bytes, Writer*) const;
+  const Use* overlapping(uintptr_t begin, uintptr_t end, bool is_write) const;
+  std::string words(const Use&) const;
+  std::string writer_words(Writer) const;
+  void check_write(uintptr_t begin, uintptr_t end, unsigned thread, const std::string& where) const;
+
+  Block& block_;
+  std::vector<Area> areas_;
+  size_t areas_seen_ = 0;
+  std::vector<uint32_t> fenced_;  // when each thread has last executed fence.proxy.async
+  bool fenced_unknown_ = false;
+  uint32_t clock_ = 1;
+  std::vector<Use> uses_;
+  unsigned numbers_ = 0;
+};
+
+}  // namespace simt

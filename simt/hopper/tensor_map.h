@@ -1,0 +1,84 @@
+// CUDA's tensor maps, which tell TMA what a tensor and a box of it look like: what the driver's calls
+// accept, and what a map of the stand-in holds. A map is a kernel's argument, so each number that is
+// not the address stays below the addresses of host memory (check_argument).
+#pragma once
+#include <cstdint>
+#include <string>
+
+inline namespace simt_cuda {
+
+struct alignas(64) CUtensorMap {
+  uint64_t opaque[16];
+};
+
+enum CUtensorMapDataType {
+  CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
+  CU_TENSOR_MAP_DATA_TYPE_UINT16,
+  CU_TENSOR_MAP_DATA_TYPE_UINT32,
+  CU_TENSOR_MAP_DATA_TYPE_INT32,
+  CU_TENSOR_MAP_DATA_TYPE_UINT64,
+  CU_TENSOR_MAP_DATA_TYPE_INT64,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+  CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+  CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
+  CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+  CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
+};
+enum CUtensorMapInterleave {
+  CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
+  CU_TENSOR_MAP_INTERLEAVE_16B,
+  CU_TENSOR_MAP_INTERLEAVE_32B,
+};
+enum CUtensorMapSwizzle {
+  CU_TENSOR_MAP_SWIZZLE_NONE = 0,
+  CU_TENSOR_MAP_SWIZZLE_32B,
+  CU_TENSOR_MAP_SWIZZLE_64B,
+  CU_TENSOR_MAP_SWIZZLE_128B,
+};
+enum CUtensorMapL2promotion {
+  CU_TENSOR_MAP_L2_PROMOTION_NONE = 0,
+  CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+  CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+};
+enum CUtensorMapFloatOOBfill {
+  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
+  CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
+};
+
+}  // namespace simt_cuda
+
+namespace simt {
+
+// A tensor's dimensions are numbered from the innermost, whose elements lie side by side.
+struct TensorMap {
+  bool im2col = false;
+  CUtensorMapDataType type{};
+  unsigned rank = 0, element_bytes = 0;
+  unsigned swizzle_bytes = 0;  // the span of its pattern: 0, 32, 64, 128
+  unsigned char* address = nullptr;
+  uint64_t size[5]{};         // in elements
+  uint64_t stride[5]{};       // in bytes; the first is element_bytes
+  unsigned step[5]{};         // from one element of the box to the next; the first is 1
+  unsigned box[5]{};          // tiled: elements that it spans
+  int lower[3]{}, upper[3]{}; // im2col: the corners of the pixels' box, W first
+  unsigned channels = 0, pixels = 0;
+
+  unsigned tiled_size(unsigned dimension) const {  // of the box, in elements that are loaded
+    return (box[dimension] + step[dimension] - 1) / step[dimension];
+  }
+  unsigned row_bytes() const { return (im2col ? channels : box[0]) * element_bytes; }
+  unsigned rows() const;
+  unsigned box_bytes() const { return rows() * row_bytes(); }
+};
+
+// Empty, or why the driver would refuse such a map.
+std::string why_no_map(const TensorMap&, CUtensorMapInterleave, CUtensorMapFloatOOBfill);
+CUtensorMap packed(const TensorMap&);
+// False: these bytes are no map.
+bool unpack(const CUtensorMap&, TensorMap*);
+unsigned bytes_of(CUtensorMapDataType);  // 0: none
+
+}  // namespace simt
