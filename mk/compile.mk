@@ -39,7 +39,7 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
 # The stand-in computes warps with vectors, hence -O2 and AVX2 under the sanitizers too.
 SIMT_OPT ?= -O2
-simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Isimt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
+simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Wno-psabi -Isimt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
 $(BUILD)/obj/simt/%.o: %.cu $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages

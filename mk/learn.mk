@@ -14,7 +14,7 @@ try_run_program := -fsanitize=address,undefined
 try_debug_object := -O0 -g
 try_debug_file := -O0 -g
 try_compile = $(CXX) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
-try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device host try check $(if $(filter run,$(1)),races))
+try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device hopper host try check $(if $(filter run,$(1)),races))
 # All of simt/device as one file, all of host as another: a third of the time.
 define try_rules
 $(BUILD)/try/$(1)/%.cpp: simt/%
@@ -29,7 +29,7 @@ endef
 $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
 # These calls are most of what a watched program does.
 $(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON
-.SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device host races))
+.SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device hopper host races))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
 try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && { \
   { LC_ALL=C $(try_compile) $(try_$(1)_file) -include simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \

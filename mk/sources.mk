@@ -7,7 +7,7 @@ rooms_of = $(patsubst %/,%,$(foreach room,$(1),$(wildcard $(room)/ $(room)/*/ $(
 kernel_rooms := $(addprefix kernels/,activation attention augment conv layers training)
 kernels := $(call in,cpp,$(kernel_rooms)) kernels/cpu/cpu_kernels.cpp
 # The GPU's kernels and host code, once for the stand-in and once for CUDA.
-gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda kernels/devices) $(call in,cpp,kernels/cuda kernels/cuda/lazy comm/nccl)
+gpu_sources := $(call in,cu,$(kernel_rooms) kernels/cuda kernels/devices) $(call in,cpp,kernels/cuda kernels/cuda/hopper kernels/cuda/lazy comm/nccl)
 plain := $(filter-out app/main.cpp engine/setup/cpu_check.cpp $(kernels) $(gpu_sources), \
   $(call in,cpp,$(call rooms_of,base kernels comm models data engine app)))
 objects := $(plain:%.cpp=$(BUILD)/obj/%.o) $(kernels:%.cpp=$(BUILD)/obj/avx2/%.o) \
@@ -26,7 +26,7 @@ simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out simt/
 counting = $(patsubst %,$(BUILD)/obj/counters/%.o,$(basename $(1)))
 counting_objects := $(call counting,$(simt_sources) $(call in,cpp,bench/counters))
 # The same kernels, watched for races (make racecheck): $(1), or all of them.
-watching_sources := $(call in,cpp,simt/device simt/races)
+watching_sources := $(call in,cpp,simt/device simt/hopper simt/races)
 watched = $(patsubst %.cpp,$(BUILD)/obj/races/%.o,$(watching_sources)) $(call counting,$(1)) \
   $(filter-out $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(watching_sources) $(1))),$(simt_objects)) \
   $(patsubst %.cpp,$(BUILD)/obj/%.o,$(call in,cpp,tests/kernels tests/numerics tests/racecheck)) \
@@ -42,14 +42,14 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz, tests/counters and
 # tests/racecheck are programs of their own.
-test_rooms := $(filter-out tests/gpu tests/simt tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
+test_rooms := $(filter-out tests/gpu tests/simt tests/simt/hopper tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms)))) \
   $(BUILD)/obj/bench/recorded_model.o
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
   $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources))))
 ifeq ($(SIMT),1)
-gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,tests/simt)))
+gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,tests/simt tests/simt/hopper)))
 endif
 gpu_libraries = $(cuda_libraries)
 # Objects that `make dist` recompiles, for every GPU and without cuDNN.

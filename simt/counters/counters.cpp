@@ -32,7 +32,13 @@ auto numbers(C& c) {
                     &c.atomics,
                     &c.partial,
                     &c.sectors_read,
-                    &c.sectors_written};
+                    &c.sectors_written,
+                    &c.tma_load_bytes,
+                    &c.tma_load_sectors,
+                    &c.tma_store_bytes,
+                    &c.tma_store_sectors,
+                    &c.mbarrier_waits,
+                    &c.mbarrier_stalls};
 }
 // Their names, in the same order.
 constexpr const char* names[] = {
@@ -60,6 +66,12 @@ constexpr const char* names[] = {
     "partial",
     "sectors read",
     "sectors written",
+    "TMA load bytes",
+    "TMA load sectors",
+    "TMA store bytes",
+    "TMA store sectors",
+    "mbarrier waits",
+    "mbarrier stalls",
 };
 static_assert(sizeof(Counters) == std::size(names) * sizeof(uint64_t));
 

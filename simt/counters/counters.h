@@ -45,6 +45,10 @@ struct Counters {
   // Distinct sectors that a launch reads and writes: the memory traffic if the L2 cache keeps all
   // data that is reused within a launch, and nothing between launches.
   uint64_t sectors_read = 0, sectors_written = 0;
+  // Hopper's: bytes of global memory that TMA copies, the sectors that its rows touch, and waits of
+  // threads for an mbarrier, of which some had to.
+  uint64_t tma_load_bytes = 0, tma_load_sectors = 0, tma_store_bytes = 0, tma_store_sectors = 0;
+  uint64_t mbarrier_waits = 0, mbarrier_stalls = 0;
 
   Counters& operator+=(const Counters&);
   Counters operator*(uint64_t times) const;

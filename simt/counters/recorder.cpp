@@ -57,6 +57,14 @@ void Recorder::refuse_more() const {
   std::abort();
 }
 
+void Recorder::tma(const void* address, size_t bytes, bool written) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(address) / 32,
+                  end = (reinterpret_cast<uintptr_t>(address) + bytes + 31) / 32;
+  for (uintptr_t sector = begin; sector < end; ++sector) touch_sector(sector, written);
+  (written ? counters.tma_store_bytes : counters.tma_load_bytes) += bytes;
+  (written ? counters.tma_store_sectors : counters.tma_load_sectors) += end - begin;
+}
+
 // Lanes with the same accesses are counted together; after they diverge, by instruction.
 void Recorder::count_warp(unsigned begin) {
   const unsigned lanes = std::min(warp_size, threads_ - begin);

@@ -48,6 +48,8 @@ class Recorder {
   // All warps have come to a barrier; a warp's lanes to a shuffle, vote or mma.
   void barrier();
   void exchange(AccessKind, unsigned lanes);
+  // TMA copies these bytes of global memory.
+  void tma(const void* address, size_t bytes, bool written);
   void count_warp(unsigned begin);  // counts its lanes' accesses so far
   void end();                       // at the block's end: adds the rest to the launch's counts
 

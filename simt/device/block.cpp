@@ -396,6 +396,10 @@ void Block::check_aligned(const void* p, size_t bytes, const char* what, Site si
 
 void Block::check_shared(const void* p, size_t bytes, const char* what, Site site) {
   check_aligned(p, bytes, what, site);
+  check_shared_range(p, bytes, what, site);
+}
+
+void Block::check_shared_range(const void* p, size_t bytes, const char* what, Site site) {
   if (shared_.holds(p, bytes)) return;
   for (const SharedVariable& v : variables_)
     if (v.used && v.memory.holds(p, bytes)) return;

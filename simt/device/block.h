@@ -74,11 +74,11 @@ struct WarpGate : Gate {
 class Beside {
  public:
   virtual ~Beside() = default;
-  virtual void begin() = 0;                       // the block uses it from here on
-  virtual void hands_over(unsigned thread) = 0;   // another thread runs next
-  virtual bool advance() = 0;                     // no thread can run; false: this can't help
-  virtual void returns(unsigned thread) = 0;      // the thread has come to its end
-  virtual std::string hang() = 0;                 // why nobody can run; empty: it isn't to blame
+  virtual void begin() = 0;                      // the block uses it from here on
+  virtual void hands_over(unsigned thread) = 0;  // another thread runs next
+  virtual bool advance() = 0;                    // no thread can run; false: this can't help
+  virtual void returns(unsigned thread) = 0;     // the thread has come to its end
+  virtual std::string hang() = 0;                // why nobody can run; empty: it isn't to blame
 };
 
 struct Random {  // a linear congruential generator: short and fast
@@ -124,7 +124,8 @@ class Block {
   void* shared_memory(size_t bytes, const char* name, Extents);
   void* shared_variable(const char* name, size_t bytes, Site, Extents);
   void check_aligned(const void* p, size_t bytes, const char* what, Site);
-  void check_shared(const void* p, size_t bytes, const char* what, Site);
+  void check_shared(const void* p, size_t bytes, const char* what, Site);  // aligned, too
+  void check_shared_range(const void* p, size_t bytes, const char* what, Site);
   void copy_async(const Copy&);
   void copy_commit() { ++running_->copy_groups; }
   void copy_wait(unsigned pending);

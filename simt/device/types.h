@@ -8,6 +8,7 @@
 #define __host__
 #define __managed__
 #define __forceinline__ inline
+#define __grid_constant__
 #define __launch_bounds__(...)
 
 // An inline namespace: used like CUDA's global names but mangled differently, so that objects of

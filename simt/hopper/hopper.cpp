@@ -4,14 +4,16 @@
 
 namespace simt {
 
-Hopper::Hopper(Block& b)
-    : block(b), proxy(b), mbarriers(*this), tma(*this), registers(b) {
+Hopper::Hopper(Block& b) : block(b), proxy(b), mbarriers(*this), tma(*this), registers(b) {
   proxy.reserved = [](const Block& of, uintptr_t begin, size_t bytes) {
     return static_cast<const Hopper&>(*const_cast<Block&>(of).beside()).mbarriers.in(begin, bytes);
   };
 }
 
 void Hopper::begin() {
+  if (chip().arch < 90)
+    block.fail_with(name(block.running()) + " executes an instruction of sm_90, but the chip is " +
+                    chip().name + " (SIMT_ARCH)");
   proxy.begin();
   mbarriers.begin();
   tma.begin();

@@ -39,8 +39,9 @@ void Mbarriers::init(uint64_t* at, unsigned arrivals, Site site) {
   block.check_shared(at, 8, "mbarrier.init", site);
   hopper_.proxy.note(block.running().id);
   if (const Mbarrier* m = find(at))
-    block.fail("calls mbarrier.init on " + name(*m) + ", which is valid: mbarrier.inval is missing,",
-               site);
+    block.fail(
+        "calls mbarrier.init on " + name(*m) + ", which is valid: mbarrier.inval is missing,",
+        site);
   if (arrivals == 0 || arrivals > most_arrivals)
     block.fail("calls mbarrier.init for " + std::to_string(arrivals) +
                    " arrivals, but an mbarrier counts 1 to " + std::to_string(most_arrivals) + ",",
@@ -133,11 +134,11 @@ void Mbarriers::complete_if_done(Mbarrier& m) {
   if (m.missing || m.bytes) return;
   for (const Wait& wait : waits_)
     if (wait.mbarrier == &m && wait.woken)
-      hopper_.block.fail_with(
-          "phase " + std::to_string(m.phase) + " of " + name(m) + " ends before " +
-          simt::name(hopper_.block.threads()[wait.thread]) + ", which waits" +
-          simt::at(wait.site) + ", has seen the end of phase " + std::to_string(wait.phase) +
-          ": nothing makes the one wait for the other");
+      hopper_.block.fail_with("phase " + std::to_string(m.phase) + " of " + name(m) +
+                              " ends before " + simt::name(hopper_.block.threads()[wait.thread]) +
+                              ", which waits" + simt::at(wait.site) +
+                              ", has seen the end of phase " + std::to_string(wait.phase) +
+                              ": nothing makes the one wait for the other");
   ++m.phase;
   m.missing = m.arrivals;
   m.expected = 0;
@@ -166,6 +167,13 @@ bool Mbarriers::has_ended(Mbarrier& m, unsigned parity) {
   return true;
 }
 
+void Mbarriers::count_wait(const Mbarrier& m, unsigned parity) {
+  if constexpr (counting) {
+    ++Recorder::here().counters.mbarrier_waits;
+    Recorder::here().counters.mbarrier_stalls += (m.phase & 1) == parity;
+  }
+}
+
 // False: it was woken by time_out().
 bool Mbarriers::park(Mbarrier& m, bool tries, Site site) {
   const unsigned me = hopper_.block.running().id;
@@ -180,11 +188,13 @@ bool Mbarriers::park(Mbarrier& m, bool tries, Site site) {
 
 void Mbarriers::wait(uint64_t* at, unsigned parity, Site site) {
   Mbarrier& m = valid(at, "mbarrier.try_wait", site);
+  count_wait(m, parity);
   while (!has_ended(m, parity)) park(m, false, site);
 }
 
 bool Mbarriers::try_wait(uint64_t* at, unsigned parity, Site site) {
   Mbarrier& m = valid(at, "mbarrier.try_wait", site);
+  count_wait(m, parity);
   return has_ended(m, parity) || (park(m, true, site) && has_ended(m, parity));
 }
 
@@ -222,8 +232,8 @@ std::string Mbarriers::hang() const {
       ++returned;
       continue;
     }
-    const auto wait = std::find_if(waits_.begin(), waits_.end(),
-                                   [&](const Wait& w) { return w.thread == t.id; });
+    const auto wait =
+        std::find_if(waits_.begin(), waits_.end(), [&](const Wait& w) { return w.thread == t.id; });
     std::string what = "waits" + simt::at(t.site);
     if (wait != waits_.end())
       what += " for the end of phase " + std::to_string(wait->phase) + " of " +

@@ -69,6 +69,7 @@ class Mbarriers {
   Mbarrier& valid(uint64_t*, const char* what, Site);
   bool has_ended(Mbarrier&, unsigned parity);
   void complete_if_done(Mbarrier&);
+  static void count_wait(const Mbarrier&, unsigned parity);
   bool park(Mbarrier&, bool tries, Site);
   std::string name(const Mbarrier&) const;
   std::string state(const Mbarrier&) const;

@@ -148,8 +148,7 @@ unsigned ProxyState::comes(Bytes b, const char* who, Site site) {
     block_.fail(me + place(use->begin) + ", which the " + words(*use) + " may still read,", site);
   if (const Use* use = overlapping(begin, end, true))
     block_.fail(me + place(use->begin) +
-                    (use->has_come ? ", where nothing has waited for what the "
-                                   : ", while the ") +
+                    (use->has_come ? ", where nothing has waited for what the " : ", while the ") +
                     words(*use) + (use->has_come ? " has written," : " may still write it,"),
                 site);
   Writer writer;

@@ -26,8 +26,8 @@ void RegisterBudget::set(bool increase, unsigned registers, Site site) {
     if (c.increase != increase || c.registers != registers)
       block_.fail("calls " + std::string(what) + " for " + std::to_string(registers) +
                       " registers, but warp " + std::to_string(warp) + " of its warpgroup has " +
-                      std::to_string(c.registers) + " of setmaxnreg." + (c.increase ? "inc" : "dec") +
-                      at(c.site) + ",",
+                      std::to_string(c.registers) + " of setmaxnreg." +
+                      (c.increase ? "inc" : "dec") + at(c.site) + ",",
                   site);
   }
   mine.push_back({increase, registers, site});

@@ -34,8 +34,7 @@ std::string why_no_pixels(const TensorMap& m) {
     if (static_cast<int64_t>(m.size[i + 1]) + m.upper[i] - m.lower[i] <= 0)
       return "the pixels' box is empty in dimension " + std::to_string(i + 1);
   }
-  if (m.channels < 1 || m.channels > 256)
-    return refuse("channelsPerPixel", m.channels, "1 to 256");
+  if (m.channels < 1 || m.channels > 256) return refuse("channelsPerPixel", m.channels, "1 to 256");
   if (m.pixels < 1 || m.pixels > 1024) return refuse("pixelsPerColumn", m.pixels, "1 to 1024");
   return {};
 }
@@ -143,8 +142,7 @@ bool unpack(const CUtensorMap& map, TensorMap* out) {
     const unsigned bits = m.rank <= 3 ? 16 : m.rank == 4 ? 8 : 5;
     if (i * bits >= 16) break;
     const auto corner = [&](uint64_t w) {
-      return static_cast<int>(static_cast<unsigned>(w >> (i * bits)) << (32 - bits)) >>
-             (32 - bits);
+      return static_cast<int>(static_cast<unsigned>(w >> (i * bits)) << (32 - bits)) >> (32 - bits);
     };
     m.lower[i] = corner(word[12]);
     m.upper[i] = corner(word[13]);

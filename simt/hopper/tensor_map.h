@@ -59,11 +59,11 @@ struct TensorMap {
   unsigned rank = 0, element_bytes = 0;
   unsigned swizzle_bytes = 0;  // the span of its pattern: 0, 32, 64, 128
   unsigned char* address = nullptr;
-  uint64_t size[5]{};         // in elements
-  uint64_t stride[5]{};       // in bytes; the first is element_bytes
-  unsigned step[5]{};         // from one element of the box to the next; the first is 1
-  unsigned box[5]{};          // tiled: elements that it spans
-  int lower[3]{}, upper[3]{}; // im2col: the corners of the pixels' box, W first
+  uint64_t size[5]{};          // in elements
+  uint64_t stride[5]{};        // in bytes; the first is element_bytes
+  unsigned step[5]{};          // from one element of the box to the next; the first is 1
+  unsigned box[5]{};           // tiled: elements that it spans
+  int lower[3]{}, upper[3]{};  // im2col: the corners of the pixels' box, W first
   unsigned channels = 0, pixels = 0;
 
   unsigned tiled_size(unsigned dimension) const {  // of the box, in elements that are loaded

@@ -63,8 +63,8 @@ bool Tma::completes_on(const uint64_t* mbarrier) const {
 
 bool Tma::land_one() {
   if (loads_.empty()) return false;
-  const bool first = delivery == Delivery::late ||
-                     (delivery == Delivery::as_order && order == Order::forward);
+  const bool first =
+      delivery == Delivery::late || (delivery == Delivery::as_order && order == Order::forward);
   land(first ? 0 : hopper_.block.random() % loads_.size());
   return true;
 }
@@ -125,8 +125,9 @@ void Tma::returns(unsigned thread) {
   const auto& threads = hopper_.block.threads();
   for (const Store& s : stores_)
     if (s.thread == thread && s.hold)
-      hopper_.block.fail_with(name(threads[thread]) + " returns, but its " + s.who + at(s.site) +
-                              " may still read shared memory: cp.async.bulk.wait_group.read is missing");
+      hopper_.block.fail_with(
+          name(threads[thread]) + " returns, but its " + s.who + at(s.site) +
+          " may still read shared memory: cp.async.bulk.wait_group.read is missing");
   if (!std::all_of(threads.begin(), threads.end(), [](const Thread& t) { return t.returned; }))
     return;
   if (!loads_.empty())

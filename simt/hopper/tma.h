@@ -32,8 +32,8 @@ class Tma {
   void wait(unsigned pending, bool only_reads);
 
   bool completes_on(const uint64_t* mbarrier) const;
-  bool land_one();   // if a load is in flight
-  void drift();      // between two threads: what is random may land
+  bool land_one();  // if a load is in flight
+  void drift();     // between two threads: what is random may land
   void returns(unsigned thread);
 
  private:

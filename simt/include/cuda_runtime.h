@@ -88,6 +88,16 @@ template <class... Args>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Args...), cudaFuncAttribute a, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), a, value);
 }
+// Finds the calls of cuda.h.
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+  cudaDriverEntryPointVersionNotSufficent = 2,
+};
+constexpr unsigned long long cudaEnableDefault = 0;
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** call, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* = nullptr);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceReset();  // forgets errors, queued operations and all objects

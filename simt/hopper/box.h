@@ -1,0 +1,34 @@
+// The box of a tensor that a TMA instruction copies: its elements in global memory, and where they
+// stand in shared memory.
+#pragma once
+#include "simt/hopper/tensor_map.h"
+
+namespace simt {
+
+struct Box {
+  TensorMap map;
+  int at[5]{};
+  unsigned offset[3]{};  // im2col: added to the pixels' coordinates, W first
+
+  // Elements outside the tensor read as zero.
+  void load(unsigned char* shared) const;
+  // They are not stored. The bytes stood at `shared` when they were copied. `adds`: to what is
+  // there, rounded to the element's type.
+  void store(const unsigned char* bytes, uintptr_t shared, bool adds) const;
+
+ private:
+  // row(number, coordinates of its first element) for each row of the box.
+  template <class Row>
+  void each_row(Row row) const;
+  template <class Row>
+  void each_pixel(Row row) const;
+};
+
+// Where a byte of the box stands, as a distance from address 0: the swizzle exchanges 16-byte pieces
+// by bits 7-9 of the address, so the pattern begins at a multiple of 8 spans.
+constexpr uintptr_t swizzled(uintptr_t address, unsigned span_bytes) {
+  const uintptr_t pieces = span_bytes / 16;  // 0, 2, 4, 8
+  return pieces ? address ^ ((address >> 7 & (pieces - 1)) << 4) : address;
+}
+
+}  // namespace simt
