@@ -67,6 +67,7 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
     t.fiber.top = nullptr;
     t.returned = false;
     t.gate = nullptr;
+    t.site = {};
     t.copy_groups = 0;
     t.copies.clear();
   }

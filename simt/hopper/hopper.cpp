@@ -21,7 +21,7 @@ void Hopper::begin() {
 }
 
 void Hopper::hands_over(unsigned thread) {
-  proxy.note(thread);
+  proxy.note(thread, true);
   tma.drift();
 }
 

@@ -23,7 +23,8 @@ Mbarriers::Mbarrier* Mbarriers::find(const uint64_t* at) {
 }
 
 std::string Mbarriers::name(const Mbarrier& m) const {
-  return "the mbarrier " + hopper_.block.name_shared(reinterpret_cast<uintptr_t>(m.at)) +
+  const std::string place = hopper_.block.name_shared(reinterpret_cast<uintptr_t>(m.at));
+  return (place.starts_with("byte ") ? "the mbarrier at " : "the mbarrier ") + place +
          " (initialised" + simt::at(m.site) + ")";
 }
 
@@ -78,7 +79,7 @@ Mbarriers::Mbarrier& Mbarriers::valid(uint64_t* at, const char* what, Site site)
   if (Mbarrier* m = find(at)) return *m;
   block.fail("calls " + std::string(what) + " on " +
                  block.name_shared(reinterpret_cast<uintptr_t>(at)) +
-                 ", which is no mbarrier now: not initialised yet, or invalidated,",
+                 ", which is no mbarrier: not initialised yet, or invalidated,",
              site);
 }
 
@@ -89,7 +90,7 @@ void Mbarriers::fence(unsigned thread) {
 void Mbarriers::check_use(uint64_t* at, const char* what, Site site) {
   const Mbarrier& m = valid(at, what, site);
   if (!m.fenced)
-    hopper_.block.fail("calls " + std::string(what) + " on " + name(m) + ", but " +
+    hopper_.block.fail("lets a " + std::string(what) + " complete on " + name(m) + ", but " +
                            simt::name(hopper_.block.threads()[m.maker]) +
                            " has not executed fence.mbarrier_init since,",
                        site);
@@ -211,13 +212,13 @@ bool Mbarriers::time_out() {
 std::string Mbarriers::state(const Mbarrier& m) const {
   std::string text;
   if (m.missing)
-    text = std::to_string(m.arrivals - m.missing) + " of " + std::to_string(m.arrivals) +
-           " arrivals have come";
+    text =
+        std::to_string(m.arrivals - m.missing) + " of " + std::to_string(m.arrivals) + " arrivals";
   if (m.bytes)
-    text += std::string(text.empty() ? "" : ", and ") +
-            std::to_string(int64_t(m.expected) - m.bytes) + " bytes of " +
-            std::to_string(m.expected) + " expected ones";
-  return text;
+    text += std::string(text.empty() ? "" : " and ") +
+            std::to_string(int64_t(m.expected) - m.bytes) + " of " + std::to_string(m.expected) +
+            " expected bytes";
+  return text + " have come";
 }
 
 // Empty if no thread waits for an mbarrier. Otherwise what each thread waits for, those at the same

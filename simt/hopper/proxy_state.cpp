@@ -37,18 +37,20 @@ void ProxyState::find_areas() {
   });
 }
 
-void ProxyState::note(unsigned thread) {
+void ProxyState::note(unsigned thread, bool hands_over) {
   find_areas();
   for (Area& area : areas_) {
     const size_t bytes = area.copy.size();
     for (size_t i = 0; i < bytes; i += chunk) {
       const size_t n = std::min(chunk, bytes - i);
-      if (std::memcmp(area.data + i, area.copy.data() + i, n)) changed(area, i, i + n, thread);
+      if (std::memcmp(area.data + i, area.copy.data() + i, n))
+        changed(area, i, i + n, thread, hands_over);
     }
   }
 }
 
-void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread) {
+// Where the thread stores shows only between two of its waits.
+void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread, bool hands_over) {
   ++clock_;
   for (size_t i = begin; i < end; ++i) {
     if (area.data[i] == area.copy[i]) continue;
@@ -58,9 +60,13 @@ void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread) 
     std::fill(&area.writer[i], &area.writer[past - 1] + 1, Writer(thread + 1));
     std::fill(&area.time[i], &area.time[past - 1] + 1, clock_);
     const Thread& t = block_.threads()[thread];
+    std::string where;
+    if (t.returned)
+      where = " before it returns";
+    else if (hands_over || t.site.line())
+      where = (hands_over ? " before its wait" : " after its wait") + at(t.site);
     check_write(reinterpret_cast<uintptr_t>(area.data) + i,
-                reinterpret_cast<uintptr_t>(area.data) + past, thread,
-                t.returned ? " before it returns" : " before its wait" + at(t.site));
+                reinterpret_cast<uintptr_t>(area.data) + past, thread, where);
     i = past - 1;
   }
 }
@@ -165,6 +171,13 @@ void ProxyState::has_come(unsigned number) {
 
 void ProxyState::is_seen(unsigned number) {
   std::erase_if(uses_, [=](const Use& use) { return use.number == number; });
+}
+
+std::string ProxyState::unseen() const {
+  for (const Use& use : uses_)
+    if (use.is_write)
+      return "all threads have returned, but nobody has waited for the " + words(use);
+  return {};
 }
 
 // An ordinary store is an error in what the async proxy still uses.

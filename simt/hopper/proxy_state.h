@@ -16,8 +16,8 @@ class ProxyState {
 
   void begin();  // a block's first instruction of this kind
 
-  // The bytes that have changed since the last call are this thread's.
-  void note(unsigned thread);
+  // The bytes that have changed since the last call are this thread's, which runs or hands over.
+  void note(unsigned thread, bool hands_over = false);
   // Written on behalf of this thread, or by nobody whom a fence concerns.
   void wrote(Bytes, unsigned thread, const char* who, Site);
   void absorb(Bytes);
@@ -32,6 +32,8 @@ class ProxyState {
   unsigned comes(Bytes, const char* who, Site);
   void has_come(unsigned number);
   void is_seen(unsigned number);
+  // The block ends: what TMA has written and nobody has waited for, or an empty string.
+  std::string unseen() const;
 
   // Set by whoever has objects in shared memory that threads must not write (mbarriers): describes
   // the one in these bytes, if any.
@@ -56,7 +58,7 @@ class ProxyState {
   };
 
   void find_areas();
-  void changed(Area&, size_t begin, size_t end, unsigned thread);
+  void changed(Area&, size_t begin, size_t end, unsigned thread, bool hands_over);
   bool is_fenced(Writer w, uint32_t time) const {
     return w == nobody || (w == unknown ? fenced_unknown_ : time < fenced_[w - 1]);
   }

@@ -130,10 +130,8 @@ void Tma::returns(unsigned thread) {
           " may still read shared memory: cp.async.bulk.wait_group.read is missing");
   if (!std::all_of(threads.begin(), threads.end(), [](const Thread& t) { return t.returned; }))
     return;
-  if (!loads_.empty())
-    hopper_.block.fail_with("all threads have returned, but the " + std::string(loads_[0].who) +
-                            at(loads_[0].site) +
-                            " is in flight: nobody has waited for its mbarrier");
+  if (const std::string error = hopper_.proxy.unseen(); !error.empty())
+    hopper_.block.fail_with(error);
   for (Store& s : stores_) write(s);
   stores_.clear();
 }
