@@ -42,7 +42,7 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for both, tests/simt for the stand-in alone; tests/fuzz, tests/counters and
 # tests/racecheck are programs of their own.
-test_rooms := $(filter-out tests/gpu tests/simt tests/simt/hopper tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
+test_rooms := $(filter-out tests/gpu tests/hopper tests/simt tests/simt/hopper tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms)))) \
   $(BUILD)/obj/bench/recorded_model.o
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)

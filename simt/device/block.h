@@ -74,11 +74,11 @@ struct WarpGate : Gate {
 class Beside {
  public:
   virtual ~Beside() = default;
-  virtual void begin() = 0;                      // the block uses it from here on
-  virtual void hands_over(unsigned thread) = 0;  // another thread runs next
-  virtual bool advance() = 0;                    // no thread can run; false: this can't help
-  virtual void returns(unsigned thread) = 0;     // the thread has come to its end
-  virtual std::string hang() = 0;                // why nobody can run; empty: it isn't to blame
+  virtual void begin() = 0;                                   // the block uses it from here on
+  virtual void hands_over(unsigned thread, unsigned to) = 0;  // `to` runs next
+  virtual bool advance() = 0;                 // no thread can run; false: this can't help
+  virtual void returns(unsigned thread) = 0;  // the thread has come to its end
+  virtual std::string hang() = 0;             // why nobody can run; empty: it isn't to blame
 };
 
 struct Random {  // a linear congruential generator: short and fast
@@ -144,6 +144,7 @@ class Block {
   }
   const Thread& running() const { return *running_; }
   const std::vector<Thread>& threads() const { return threads_; }
+  const Launch& launch() const { return *launch_; }
   unsigned random() { return random_(); }
   void park(Site);  // the running thread waits until it is woken
   void wake(unsigned thread) { ready_.push_back(&threads_[thread]); }
@@ -153,7 +154,7 @@ class Block {
   void prepare(const Launch&, uint3 index, unsigned random_seed);
   static void enter();
   void become(Thread& t) {
-    if (beside_on_) beside_->hands_over(running_->id);
+    if (beside_on_) beside_->hands_over(running_->id, t.id);
     running_ = &t, threadIdx = t.index;
     if constexpr (counting) Recorder::here().resume(t.id);
     if constexpr (watching) Races::instance().resume(t.id);

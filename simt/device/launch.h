@@ -15,6 +15,10 @@ struct Launch {
   std::function<void()> body;                // runs in each thread; owns the kernel's arguments
   const void* function = nullptr;            // the kernel, if it has a state
   double bytes_read = 0, bytes_written = 0;  // for a library's launch, the only counts
+  // May begin before the kernel ahead of it has ended (griddepcontrol.wait).
+  bool dependent = false;
+  // If set: hides what that kernel has written, or shows it. Blocks run one after another.
+  std::function<void(bool visible)> earlier_writes{};
 };
 
 // The most shared memory that a launch of this kernel may use: part of the kernel's state,

@@ -5,16 +5,14 @@
 namespace simt {
 
 void async_read(Bytes b, const char* who, Site site) {
-  note_writes();
-  Hopper::here().proxy.read(b, who, site);
+  Hopper& hopper = Hopper::here();
+  hopper.proxy.note(b, hopper.block.running().id);
+  hopper.proxy.read(b, who, site);
 }
 Hold hold_read(Bytes b, const char* who, Site site) {
   return Hopper::here().proxy.hold(b, who, site);
 }
-void release_read(Hold hold) {
-  note_writes();  // what was written before is an error
-  Hopper::here().proxy.release(hold);
-}
+void release_read(Hold hold) { Hopper::here().proxy.release(hold); }
 void fence_proxy_async() {
   note_writes();
   const unsigned me = Block::current()->running().id;

@@ -20,8 +20,8 @@ void Hopper::begin() {
   registers.begin();
 }
 
-void Hopper::hands_over(unsigned thread) {
-  proxy.note(thread, true);
+void Hopper::hands_over(unsigned thread, unsigned to) {
+  proxy.hands_over(thread, to);
   tma.drift();
 }
 

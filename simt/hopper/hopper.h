@@ -19,7 +19,7 @@ class Hopper : public Beside {
   }
 
   void begin() override;
-  void hands_over(unsigned thread) override;
+  void hands_over(unsigned thread, unsigned to) override;
   bool advance() override;
   void returns(unsigned thread) override;
   std::string hang() override;

@@ -86,7 +86,6 @@ void fence_mbarrier_init() { mbarriers().fence(block().running().id); }
 void tensor_load(void* shared, const CUtensorMap& map, uint64_t* mbarrier, const int* at,
                  unsigned rank, const uint16_t* offsets, Site site) {
   const char* const who = offsets ? "TMA load (im2col)" : "TMA load";
-  note_writes();
   const Box box = box_of(map, shared, at, rank, offsets, who, site);
   check_inside(shared, box.map.box_bytes(), who, site);
   Hopper::here().tma.load(
@@ -111,7 +110,6 @@ void tensor_store(const CUtensorMap& map, const void* shared, const int* at, uns
 
 void bulk_load(void* shared, const void* global, unsigned bytes, uint64_t* mbarrier, Site site) {
   const char* const who = "cp.async.bulk load";
-  note_writes();
   block().check_aligned(global, 16, who, site);
   block().check_aligned(shared, 16, who, site);
   if (bytes % 16 || !bytes)

@@ -38,7 +38,7 @@ std::string Mbarriers::in(uintptr_t begin, size_t bytes) const {
 void Mbarriers::init(uint64_t* at, unsigned arrivals, Site site) {
   Block& block = hopper_.block;
   block.check_shared(at, 8, "mbarrier.init", site);
-  hopper_.proxy.note(block.running().id);
+  hopper_.proxy.note({at, 8}, block.running().id);
   if (const Mbarrier* m = find(at))
     block.fail(
         "calls mbarrier.init on " + name(*m) + ", which is valid: mbarrier.inval is missing,",
@@ -75,7 +75,7 @@ void Mbarriers::inval(uint64_t* at, Site site) {
 Mbarriers::Mbarrier& Mbarriers::valid(uint64_t* at, const char* what, Site site) {
   Block& block = hopper_.block;
   block.check_shared(at, 8, what, site);
-  hopper_.proxy.note(block.running().id);
+  if (*at != mark) hopper_.proxy.note({at, 8}, block.running().id);  // who has written over it
   if (Mbarrier* m = find(at)) return *m;
   block.fail("calls " + std::string(what) + " on " +
                  block.name_shared(reinterpret_cast<uintptr_t>(at)) +

@@ -6,7 +6,7 @@
 namespace simt {
 namespace {
 
-constexpr size_t chunk = 512;  // bytes compared at once
+constexpr size_t chunk_bytes = 512, exact_bytes = size_t{64} << 20;
 
 uintptr_t begin_of(Bytes b) { return reinterpret_cast<uintptr_t>(b.begin); }
 uintptr_t end_of(Bytes b) { return begin_of(b) + b.count; }
@@ -20,6 +20,10 @@ void ProxyState::begin() {
   fenced_unknown_ = false;
   clock_ = 1;
   numbers_ = 0;
+  compared_ = 0;
+  full_at_ = 0;
+  since_ = block_.running().id;
+  several_ = false;
   find_areas();
   // What earlier instructions have written has no known writer; all bytes were 0xFF before.
   for (Area& area : areas_)
@@ -32,43 +36,97 @@ void ProxyState::find_areas() {
   block_.each_shared([&](unsigned char* data, size_t bytes) {
     for (const Area& area : areas_)
       if (area.data == data) return;
-    areas_.push_back({data, std::vector<unsigned char>(bytes, 0xFF),
-                      std::vector<Writer>(bytes, nobody), std::vector<uint32_t>(bytes)});
+    areas_.push_back({data,
+                      std::vector<unsigned char>(bytes, 0xFF),
+                      std::vector<Writer>(bytes, nobody),
+                      std::vector<uint32_t>(bytes),
+                      std::vector<bool>(bytes / chunk_bytes + 1),
+                      {}});
   });
 }
 
-void ProxyState::note(unsigned thread, bool hands_over) {
+void ProxyState::compare(Area& area, size_t chunk, unsigned thread, bool hands_over) {
+  const size_t begin = chunk * chunk_bytes, n = std::min(chunk_bytes, area.copy.size() - begin);
+  compared_ += n;
+  if (!std::memcmp(area.data + begin, area.copy.data() + begin, n)) return;
+  changed(area, begin, begin + n, thread, hands_over);
+  if (area.is_hot[chunk]) return;
+  area.is_hot[chunk] = true;
+  area.hot.push_back(unsigned(chunk));
+}
+
+void ProxyState::compare_all(unsigned thread, bool hands_over) {
+  find_areas();
+  for (Area& area : areas_)
+    for (size_t chunk = 0; chunk * chunk_bytes < area.copy.size(); ++chunk)
+      compare(area, chunk, thread, hands_over);
+  full_at_ = ++clock_;
+  since_ = thread, several_ = false;
+}
+
+void ProxyState::compare_hot(unsigned thread, bool hands_over) {
+  for (Area& area : areas_)
+    for (const unsigned chunk : area.hot) compare(area, chunk, thread, hands_over);
+}
+
+void ProxyState::note(unsigned thread) {
+  compared_ < exact_bytes ? compare_all(thread, false) : compare_hot(thread, false);
+}
+
+void ProxyState::note(Bytes b, unsigned thread) {
   find_areas();
   for (Area& area : areas_) {
-    const size_t bytes = area.copy.size();
-    for (size_t i = 0; i < bytes; i += chunk) {
-      const size_t n = std::min(chunk, bytes - i);
-      if (std::memcmp(area.data + i, area.copy.data() + i, n))
-        changed(area, i, i + n, thread, hands_over);
-    }
+    const auto data = reinterpret_cast<uintptr_t>(area.data);
+    const uintptr_t begin = std::max(begin_of(b), data),
+                    end = std::min(end_of(b), data + area.copy.size());
+    if (begin >= end) continue;
+    for (size_t chunk = (begin - data) / chunk_bytes; chunk * chunk_bytes < end - data; ++chunk)
+      compare(area, chunk, thread, false);
+  }
+}
+
+void ProxyState::hands_over(unsigned thread, unsigned to) {
+  if (compared_ < exact_bytes || thread / 32 != to / 32) {
+    compare_all(thread, true);
+    since_ = to;
+  } else {
+    compare_hot(thread, true);
+    several_ |= to != since_;
   }
 }
 
 // Where the thread stores shows only between two of its waits.
 void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread, bool hands_over) {
   ++clock_;
+  const bool is_exact = !several_ || area.is_hot[begin / chunk_bytes];
+  const auto writer = Writer(is_exact ? thread + 1 : some_lane | thread / 32);
+  const uint32_t time = is_exact ? clock_ : full_at_;  // no earlier than that
+  const Thread& t = block_.threads()[thread];
+  std::string where;
+  if (t.returned)
+    where = " before it returns";
+  else if (is_exact && (hands_over || t.site.line()))
+    where = (hands_over ? " before its wait" : " after its wait") + at(t.site);
   for (size_t i = begin; i < end; ++i) {
     if (area.data[i] == area.copy[i]) continue;
     size_t past = i + 1;
     while (past < end && area.data[past] != area.copy[past]) ++past;
     std::memcpy(area.copy.data() + i, area.data + i, past - i);
-    std::fill(&area.writer[i], &area.writer[past - 1] + 1, Writer(thread + 1));
-    std::fill(&area.time[i], &area.time[past - 1] + 1, clock_);
-    const Thread& t = block_.threads()[thread];
-    std::string where;
-    if (t.returned)
-      where = " before it returns";
-    else if (hands_over || t.site.line())
-      where = (hands_over ? " before its wait" : " after its wait") + at(t.site);
+    std::fill(&area.writer[i], &area.writer[past - 1] + 1, writer);
+    std::fill(&area.time[i], &area.time[past - 1] + 1, time);
     check_write(reinterpret_cast<uintptr_t>(area.data) + i,
-                reinterpret_cast<uintptr_t>(area.data) + past, thread, where);
+                reinterpret_cast<uintptr_t>(area.data) + past, writer, where);
     i = past - 1;
   }
+}
+
+bool ProxyState::is_fenced(Writer w, uint32_t time) const {
+  if (w == nobody) return true;
+  if (w == unknown) return fenced_unknown_;
+  if (!(w & some_lane)) return time < fenced_[w - 1u];
+  const size_t first = (w & ~some_lane) * 32u, last = std::min(first + 32, fenced_.size());
+  return std::any_of(fenced_.begin() + ptrdiff_t(first), fenced_.begin() + ptrdiff_t(last),
+                     [=](uint32_t fenced) { return time < fenced; });
 }
 
 void ProxyState::wrote(Bytes b, unsigned thread, const char* who, Site site) {
@@ -81,7 +139,7 @@ void ProxyState::wrote(Bytes b, unsigned thread, const char* who, Site site) {
     std::fill_n(area.writer.begin() + ptrdiff_t(i), b.count, Writer(thread + 1));
     std::fill_n(area.time.begin() + ptrdiff_t(i), b.count, clock_);
   }
-  check_write(begin_of(b), end_of(b), thread, " by " + std::string(who) + at(site));
+  check_write(begin_of(b), end_of(b), Writer(thread + 1), " by " + std::string(who) + at(site));
 }
 
 void ProxyState::absorb(Bytes b) {
@@ -120,9 +178,14 @@ std::string ProxyState::words(const Use& use) const {
   return std::string(use.who) + " of " + name(block_.threads()[use.thread]) + at(use.site);
 }
 
+std::string ProxyState::subject(Writer w) const {
+  return w & some_lane ? "a thread of warp " + std::to_string(w & ~some_lane)
+                       : name(block_.threads()[w - 1u]);
+}
+
 std::string ProxyState::writer_words(Writer w) const {
   if (w == unknown) return "a thread has written and none has executed fence.proxy.async since,";
-  return name(block_.threads()[w - 1u]) + " has written without fence.proxy.async since,";
+  return subject(w) + " has written without fence.proxy.async since,";
 }
 
 void ProxyState::read(Bytes b, const char* who, Site site) const {
@@ -142,7 +205,14 @@ Hold ProxyState::hold(Bytes b, const char* who, Site site) {
   return numbers_;
 }
 
+void ProxyState::note_use(unsigned number) {
+  for (size_t i = 0; i < uses_.size(); ++i)
+    if (const Use use = uses_[i]; use.number == number)
+      note({reinterpret_cast<const void*>(use.begin), use.end - use.begin}, block_.running().id);
+}
+
 void ProxyState::release(Hold hold) {
+  note_use(hold);
   std::erase_if(uses_, [=](const Use& use) { return use.number == hold; });
 }
 
@@ -170,6 +240,7 @@ void ProxyState::has_come(unsigned number) {
 }
 
 void ProxyState::is_seen(unsigned number) {
+  note_use(number);
   std::erase_if(uses_, [=](const Use& use) { return use.number == number; });
 }
 
@@ -181,9 +252,9 @@ std::string ProxyState::unseen() const {
 }
 
 // An ordinary store is an error in what the async proxy still uses.
-void ProxyState::check_write(uintptr_t begin, uintptr_t end, unsigned thread,
+void ProxyState::check_write(uintptr_t begin, uintptr_t end, Writer writer,
                              const std::string& where) const {
-  const std::string me = name(block_.threads()[thread]) + " writes ";
+  const std::string me = subject(writer) + " writes ";
   if (const Use* use = overlapping(begin, end, false))
     block_.fail_with(me + block_.name_shared(std::max(begin, use->begin)) + where + ", which the " +
                      words(*use) + " may still read");

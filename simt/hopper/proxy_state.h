@@ -10,14 +10,21 @@
 
 namespace simt {
 
+// Comparing all of 200 KiB at each switch of threads would take longer than what a kernel computes.
+// So after the first `exact_bytes` of a block, lanes of a warp that take turns are told apart only
+// where threads have stored before, in chunks; elsewhere what has changed is found when another warp
+// runs, or the async proxy reads it: then it is "a thread of warp 3", and a fence by one of its
+// lanes counts for all of them. From then on that chunk is compared each time.
 class ProxyState {
  public:
   explicit ProxyState(Block& block) : block_(block) {}
 
   void begin();  // a block's first instruction of this kind
 
-  // The bytes that have changed since the last call are this thread's, which runs or hands over.
-  void note(unsigned thread, bool hands_over = false);
+  // The bytes that have changed since the last call are this thread's, which runs.
+  void note(unsigned thread);
+  void note(Bytes, unsigned thread);  // in this range, at any price
+  void hands_over(unsigned thread, unsigned to);
   // Written on behalf of this thread, or by nobody whom a fence concerns.
   void wrote(Bytes, unsigned thread, const char* who, Site);
   void absorb(Bytes);
@@ -40,13 +47,16 @@ class ProxyState {
   std::string (*reserved)(const Block&, uintptr_t begin, size_t bytes) = nullptr;
 
  private:
-  using Writer = uint16_t;  // a thread's number + 1
-  static constexpr Writer nobody = 0, unknown = 0xFFFF;
+  // A thread's number + 1; or `some_lane` | a warp's number.
+  using Writer = uint16_t;
+  static constexpr Writer nobody = 0, some_lane = 0x8000, unknown = 0xFFFF;
   struct Area {
     unsigned char* data;
     std::vector<unsigned char> copy;
     std::vector<Writer> writer;
     std::vector<uint32_t> time;
+    std::vector<bool> is_hot;   // of each chunk: threads have stored there
+    std::vector<unsigned> hot;  // these chunks
   };
   struct Use {  // of a range, by the async proxy
     unsigned number;
@@ -58,16 +68,19 @@ class ProxyState {
   };
 
   void find_areas();
+  void compare_all(unsigned thread, bool hands_over);
+  void compare_hot(unsigned thread, bool hands_over);
+  void compare(Area&, size_t chunk, unsigned thread, bool hands_over);
   void changed(Area&, size_t begin, size_t end, unsigned thread, bool hands_over);
-  bool is_fenced(Writer w, uint32_t time) const {
-    return w == nobody || (w == unknown ? fenced_unknown_ : time < fenced_[w - 1]);
-  }
+  bool is_fenced(Writer, uint32_t time) const;
+  void note_use(unsigned number);  // what was written in it before it ends is an error
   // The first byte in the range that its writer has not fenced, or 0.
   uintptr_t unfenced(Bytes, Writer*) const;
   const Use* overlapping(uintptr_t begin, uintptr_t end, bool is_write) const;
   std::string words(const Use&) const;
   std::string writer_words(Writer) const;
-  void check_write(uintptr_t begin, uintptr_t end, unsigned thread, const std::string& where) const;
+  std::string subject(Writer) const;
+  void check_write(uintptr_t begin, uintptr_t end, Writer, const std::string& where) const;
 
   Block& block_;
   std::vector<Area> areas_;
@@ -75,6 +88,10 @@ class ProxyState {
   std::vector<uint32_t> fenced_;  // when each thread has last executed fence.proxy.async
   bool fenced_unknown_ = false;
   uint32_t clock_ = 1;
+  size_t compared_ = 0;   // bytes in this block
+  uint32_t full_at_ = 0;  // when all was compared last
+  unsigned since_ = 0;    // what changed since then is this thread's, or that of
+  bool several_ = false;  // ... several of its warp
   std::vector<Use> uses_;
   unsigned numbers_ = 0;
 };

@@ -36,6 +36,7 @@ Tma::When Tma::draw() {
 void Tma::load(Bytes to, std::function<void(unsigned char*)> fill, uint64_t* mbarrier,
                const char* who, Site site) {
   ProxyState& proxy = hopper_.proxy;
+  proxy.note(to, hopper_.block.running().id);
   hopper_.mbarriers.check_use(mbarrier, who, site);
   const unsigned number = proxy.comes(to, who, site);
   loads_.push_back({to, std::move(fill), mbarrier, number, who, site});
@@ -49,7 +50,7 @@ void Tma::load(Bytes to, std::function<void(unsigned char*)> fill, uint64_t* mba
 void Tma::land(size_t index) {
   const Load load = std::move(loads_[index]);
   loads_.erase(loads_.begin() + static_cast<ptrdiff_t>(index));
-  hopper_.proxy.note(hopper_.block.running().id);
+  hopper_.proxy.note(load.to, hopper_.block.running().id);
   load.fill(static_cast<unsigned char*>(const_cast<void*>(load.to.begin)));
   hopper_.proxy.absorb(load.to);
   hopper_.proxy.has_come(load.number);
