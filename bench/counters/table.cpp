@@ -33,6 +33,27 @@ std::string kernel_line(const std::string& name, const simt::Counters& c) {
       c.ldmatrix.conflicts, c.mma_m16n8k16, c.barriers, c.shuffles, c.atomics);
 }
 
+bool uses_tma(const simt::Counters& c) {
+  return c.tma_load_bytes + c.tma_store_bytes + c.mbarrier_waits != 0;
+}
+
+// TMA has no lanes: it copies rows, which touch sectors.
+std::string tma_table(const std::map<std::string, simt::Counters>& kernels) {
+  std::string all;
+  for (const auto& [name, c] : kernels) {
+    if (!uses_tma(c)) continue;
+    if (all.empty())
+      all = text("\n%-58s %9s %5s %9s %5s %9s %9s\n", "kernel with TMA", "MB loaded", "%used",
+                 "MB stored", "%used", "waits", "stalled");
+    all += text(
+        "%-58s %9.2f %5.0f %9.2f %5.0f %9lu %9lu\n", name.c_str(), double(c.tma_load_bytes) / 1e6,
+        100 * part(c.tma_load_bytes, 32 * c.tma_load_sectors), double(c.tma_store_bytes) / 1e6,
+        100 * part(c.tma_store_bytes, 32 * c.tma_store_sectors), c.mbarrier_waits,
+        c.mbarrier_stalls);
+  }
+  return all;
+}
+
 std::string operation_line(const OperationCounts& o) {
   const simt::Counters c = o.all();
   return text("%-31s %-52s %5d %8lu %9.3f %9.3f %9.3f %6.3f\n", o.name.c_str(), o.shape.c_str(),
@@ -54,7 +75,7 @@ std::string kernel_table(const std::map<std::string, simt::Counters>& kernels) {
               "runs", "requests", "/req", "%used", "%part", "MB by L2", "MB moved", "shared",
               "turns", "conflict", "ldmatrix", "confl.", "mma", "barrier", "shuffles", "atomic");
   for (const auto& [name, counters] : kernels) all += kernel_line(name, counters);
-  return all;
+  return all + tma_table(kernels);
 }
 
 std::string table(const Step& step, const StepCounts& counts) {

@@ -86,7 +86,11 @@ void ThreadPool::work(Job& job, Block& block) {
     const uint64_t i = job.in_order[place];
     const uint3 index{static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
                       static_cast<unsigned>(i / grid.x / grid.y)};
-    if (block.run(job.launch, index, seed * 0x9E3779B9u + static_cast<unsigned>(i))) continue;
+    const auto& earlier_writes = job.launch.earlier_writes;
+    if (earlier_writes) earlier_writes(false);
+    const bool ran = block.run(job.launch, index, seed * 0x9E3779B9u + static_cast<unsigned>(i));
+    if (earlier_writes) earlier_writes(true);
+    if (ran) continue;
     job.next = job.count;
     const std::lock_guard lock(job.failure);
     if (place < job.failed_at) job.failed_at = place, job.error = block.error();
@@ -98,7 +102,7 @@ std::string ThreadPool::run(const Launch& launch) {
   const std::lock_guard lock(one_launch_);
   Job job{.launch = launch, .count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z};
   explain_faults_on_this_thread();
-  const bool one_by_one = watching || breaks_in(launch);
+  const bool one_by_one = watching || breaks_in(launch) || launch.earlier_writes;
   const bool shared_out = job.count > 1 && blocks_.size() > 1 && !one_by_one;
   if (shared_out) {
     if (!has_helpers_) start_helpers();

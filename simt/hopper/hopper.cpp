@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "simt/device/control.h"
+
 namespace simt {
 
 Hopper::Hopper(Block& b) : block(b), proxy(b), mbarriers(*this), tma(*this), registers(b) {
@@ -18,6 +20,8 @@ void Hopper::begin() {
   mbarriers.begin();
   tma.begin();
   registers.begin();
+  sees_earlier_grids_ = false;
+  in_grid_wait_.clear();
 }
 
 void Hopper::hands_over(unsigned thread, unsigned to) {
@@ -30,7 +34,24 @@ bool Hopper::advance() {
     mbarriers.progress();
     return true;
   }
+  if (!in_grid_wait_.empty()) {
+    block.launch().earlier_writes(true);
+    sees_earlier_grids_ = true;
+    std::sort(in_grid_wait_.begin(), in_grid_wait_.end());
+    if (order != Order::reverse) std::reverse(in_grid_wait_.begin(), in_grid_wait_.end());
+    for (const unsigned thread : in_grid_wait_) block.wake(thread);
+    in_grid_wait_.clear();
+    mbarriers.progress();
+    return true;
+  }
   return mbarriers.time_out();
+}
+
+// As late as possible: what the kernel ahead has written shows once no thread can go on.
+void Hopper::wait_for_earlier_grids(Site site) {
+  if (sees_earlier_grids_) return;
+  in_grid_wait_.push_back(block.running().id);
+  block.park(site);
 }
 
 void Hopper::returns(unsigned thread) {

@@ -24,11 +24,17 @@ class Hopper : public Beside {
   void returns(unsigned thread) override;
   std::string hang() override;
 
+  void wait_for_earlier_grids(Site);
+
   Block& block;
   ProxyState proxy;
   Mbarriers mbarriers;
   Tma tma;
   RegisterBudget registers;
+
+ private:
+  bool sees_earlier_grids_ = false;
+  std::vector<unsigned> in_grid_wait_;
 };
 
 }  // namespace simt

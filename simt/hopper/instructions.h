@@ -29,8 +29,8 @@ void bulk_commit();
 void bulk_wait(unsigned pending, bool only_reads);
 
 unsigned thread_in_block();
-// griddepcontrol.wait
-void grid_dependency_wait();
+// griddepcontrol.wait: until no thread of the block can run.
+void grid_dependency_wait(Site);
 
 // Each lane that passes the address of a row calls this before stmatrix writes it.
 void check_stmatrix(const void* row, Site);

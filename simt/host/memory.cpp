@@ -291,6 +291,12 @@ std::string DeviceMemory::refusal(const void* p, size_t bytes) const {
 }
 
 // ---- Open and closed ----------------------------------------------------------------------------
+void DeviceMemory::each(const std::function<void(uintptr_t, size_t)>& use) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [pages, a] : live_)
+    if (a.bytes) use(a.begin, a.bytes);
+}
+
 void DeviceMemory::open() {
   const std::lock_guard lock(mutex_);
   if (open_) return;

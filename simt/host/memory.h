@@ -4,6 +4,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -43,6 +44,7 @@ class DeviceMemory {
   // "sums[3]", or "byte 12 of an allocation of 1024 bytes made by cudaMalloc"
   std::string name(uintptr_t address) const;
 
+  void each(const std::function<void(uintptr_t begin, size_t bytes)>&) const;
   void open();
   void close();
   // Describes the first byte written outside an allocation, and repairs it; empty if none was.

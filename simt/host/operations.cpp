@@ -17,8 +17,16 @@ bool all_done(const std::vector<OperationPtr>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
 }
 
+// The dependent kernel that waits for this kernel alone, if it is queued already.
+Operation* dependent_of(const Operation& o) {
+  if (o.work->kind != Kind::kernel || o.work->start) return nullptr;
+  for (Operation* next : o.after)
+    if (next->work->dependent && next->missing == 1) return next;
+  return nullptr;
+}
+
 // Runs or starts an operation, or advances it if it is in flight.
-void execute(Operation& o) {
+void execute(Operation& o, Operation* dependent = nullptr) {
   const Work& work = *o.work;
   DeviceMemory& memory = device_memory();
   if (work.kind == Kind::host)
@@ -32,7 +40,10 @@ void execute(Operation& o) {
       if (!o.under_way) o.under_way = work.start();
       if (o.under_way->advance()) o.under_way = nullptr;
     } else {
+      if (dependent) dependent->hidden = std::make_shared<EarlierWrites>();
+      hidden_writes = o.hidden.get();
       work.run();
+      if (dependent) dependent->hidden->has_ended();
     }
     if (work.kind == Kind::kernel && !o.under_way)
       if (const std::string overrun = memory.overrun(); !overrun.empty())
@@ -43,6 +54,7 @@ void execute(Operation& o) {
   } catch (const std::exception& e) {
     stick(cudaErrorLaunchFailure, e.what());
   }
+  hidden_writes = nullptr;
   if (sticky() != cudaSuccess) o.under_way = nullptr;
   runs_here = false;
   running = nullptr;
@@ -137,8 +149,9 @@ void Operations::run_one(Lock& lock, Operation& o) {
   last_stream_ = o.stream;
   if (o.work->kind != Kind::mark && sticky() == cudaSuccess) {
     if (o.work->kind == Kind::kernel) priorities_[o.work->name].insert(o.priority);
+    Operation* const dependent = dependent_of(o);
     lock.unlock();
-    execute(o);
+    execute(o, dependent);
     lock.lock();
   }
   if (o.under_way)

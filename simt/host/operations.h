@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "simt/host/earlier_writes.h"
+
 namespace simt::host {
 
 using Lock = std::unique_lock<std::mutex>;
@@ -34,6 +36,7 @@ struct Work {
   const char* reads = nullptr;  // host memory: the source of a copy
   size_t read_bytes = 0;
   std::function<std::unique_ptr<UnderWay>()> start{};  // instead of run
+  bool dependent = false;  // a kernel that may begin before the kernel ahead of it has ended
 };
 using WorkPtr = std::shared_ptr<const Work>;
 
@@ -50,8 +53,12 @@ struct Operation {
   size_t wanted = 0;   // the wait that needs it
   std::unique_ptr<UnderWay> under_way{};
   bool done = false;
+  std::shared_ptr<EarlierWrites> hidden{};  // from a dependent kernel, of the one ahead
   std::chrono::steady_clock::time_point end{};
 };
+
+// What the running dependent kernel must not see yet, or null.
+inline thread_local EarlierWrites* hidden_writes = nullptr;
 
 // Guarded by the runtime's one lock, which is released while an operation runs. Operations run one
 // at a time, on the thread that waits for them; those in flight advance in between.

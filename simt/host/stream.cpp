@@ -290,14 +290,22 @@ cudaError_t launch(Launch l, cudaStream_t stream) {
   if constexpr (counting)
     if (!kernels_run_at_all) return count_launch(l.name.c_str()), cudaSuccess;
   std::string name = l.name;
+  const bool is_dependent = l.dependent;
   const auto number = std::make_shared<size_t>(0);
   const auto run_it = [l = std::move(l), number] {
     if constexpr (watching) Races::instance().runs_next(*number);
-    run(l);
+    if (!host::hidden_writes) return run(l);
+    Launch dependent = l;
+    dependent.earlier_writes = [writes = host::hidden_writes](bool visible) {
+      writes->show(visible);
+    };
+    run(dependent);
   };
-  return launch_work(
-      std::make_shared<const Work>(Work{Kind::kernel, std::move(name), std::move(run_it)}), stream,
-      number.get());
+  return launch_work(std::make_shared<const Work>(Work{.kind = Kind::kernel,
+                                                       .name = std::move(name),
+                                                       .run = std::move(run_it),
+                                                       .dependent = is_dependent}),
+                     stream, number.get());
 }
 cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t stream) {
   return launch_work(

@@ -1,6 +1,7 @@
 // The stand-in's counters on kernels whose counts are known by hand.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/hopper/ptx_tma.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "simt/counters/counters.h"
@@ -184,6 +185,43 @@ TEST(Counters, SixteenBytesALaneTakeFourTurns) {
   EXPECT_EQ(c.shared.requests, 2u);
   EXPECT_EQ(c.shared.wavefronts, 8u);
   EXPECT_EQ(c.shared.conflicts, 0u);
+}
+
+// ---- TMA ----------------------------------------------------------------------------------------
+struct Bulk {
+  alignas(128) float at[32];
+  uint64_t full;
+};
+__global__ void bulk_copies(float* out, const float* inp) {
+  auto& s = shared<Bulk>();
+  if (threadIdx.x == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&s.full, 80);
+    cp_async_bulk(s.at, inp + 4, 80, &s.full);  // bytes 16 to 95
+  }
+  __syncthreads();
+  mbarrier_wait_parity(&s.full, 0);
+  if (threadIdx.x == 0) {
+    cp_async_bulk_store(out, s.at, 64);
+    cp_async_bulk_commit_group();
+    cp_async_bulk_wait_group_read<0>();
+  }
+}
+TEST(Counters, TmaCopiesTouchSectorsWithoutRequests) {
+  setenv("SIMT_ARCH", "sm_90", 1);
+  const auto c =
+      counts_of<bulk_copies>(1, 64, sizeof(Bulk), device_array<float>(32), device_array<float>(32));
+  unsetenv("SIMT_ARCH");
+  EXPECT_EQ(c.tma_load_bytes, 80u);
+  EXPECT_EQ(c.tma_load_sectors, 3u);
+  EXPECT_EQ(c.tma_store_bytes, 64u);
+  EXPECT_EQ(c.tma_store_sectors, 2u);
+  EXPECT_EQ(c.mbarrier_waits, 64u);
+  EXPECT_EQ(c.mbarrier_stalls, 64u);  // late, so all have come before the bytes
+  EXPECT_EQ(c.requests(), 0u);
+  EXPECT_EQ(c.sectors_read, 3u);
+  EXPECT_EQ(c.sectors_written, 2u);
 }
 
 // ---- Instructions of warps ----------------------------------------------------------------------

@@ -5,21 +5,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cute/atom/copy_traits_sm90.hpp>
+#include <cute/atom/copy_traits_sm90_im2col.hpp>
+#include <cute/atom/copy_traits_sm90_tma.hpp>
+#include <cute/atom/mma_traits_sm90_gmma.hpp>
+#include <cute/tensor.hpp>
+#include <cutlass/conv/collective/detail.hpp>
+#include <cutlass/conv/convnd_problem_shape.hpp>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <vector>
 
 #include "tests/hopper/tma_sides.h"
-
-#include <cute/tensor.hpp>
-
-#include <cute/atom/copy_traits_sm90.hpp>
-#include <cute/atom/copy_traits_sm90_im2col.hpp>
-#include <cute/atom/copy_traits_sm90_tma.hpp>
-#include <cute/atom/mma_traits_sm90_gmma.hpp>
-#include <cutlass/conv/collective/detail.hpp>
-#include <cutlass/conv/convnd_problem_shape.hpp>
 
 // CuTe's calls of the driver come to the stand-in's.
 extern "C" CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type,
@@ -106,28 +104,35 @@ void compare_tiles(Memory& m, const Tensor_& tensor, const SmemLayout& layout, c
   auto in_shared = make_tensor(make_smem_ptr(m.shared), layout);
   auto slice = load.get_slice(Int<0>{});
   auto from = group_modes<1, rank(decltype(slice.partition_S(tiles)){})>(slice.partition_S(tiles));
-  auto to = group_modes<1, rank(decltype(slice.partition_D(in_shared)){})>(
-      slice.partition_D(in_shared));
-  const int copies = int(size<1>(to)), all = int(size<1>(from)) / copies;
+  auto to =
+      group_modes<1, rank(decltype(slice.partition_D(in_shared)){})>(slice.partition_D(in_shared));
+  const int parts = int(size<0, 1>(to)), copies = int(size<1>(to));  // ... of a tile
+  const int all = int(size<1>(from)) / copies;
   constexpr int R = rank(Tiler{});
   auto grouped = group_modes<1, R + 1>(group_modes<0, R>(elements));
+  const auto each_copy = [&](int tile, const auto& copy) {
+    for (int i = 0; i < copies; ++i)
+      for (int part = 0; part < parts; ++part) {
+        const auto begin = make_coord(make_coord(Int<0>{}, part), i);
+        const std::vector<int> at =
+            numbers(from(make_coord(make_coord(Int<0>{}, part), i + tile * copies)));
+        Element* const p = m.shared + to.layout()(begin);
+        copy(reinterpret_cast<unsigned char*>(p), at.data());
+      }
+  };
   for (int tile = 0; tile < all; ++tile) {
     std::memset(m.shared, 0xFF, sizeof m.shared);
-    for (int i = 0; i < copies; ++i) {
-      const std::vector<int> at = numbers(from(_, i + tile * copies)(0));
-      auto* const p = reinterpret_cast<unsigned char*>(raw_pointer_cast(to(_, i).data()));
-      bv::compare::load(p, load.get_tma_descriptor(), at.data(), nullptr);
-    }
+    each_copy(tile, [&](unsigned char* p, const int* at) {
+      bv::compare::load(p, load.get_tma_descriptor(), at, nullptr);
+    });
     for (int i = 0; i < int(size<0>(grouped)); ++i) {
       const auto c = grouped(i, tile);
       const bool is_inside = elem_less(c, shape_);
       count.check(in_shared(i) == (is_inside ? tensor(c) : Element{0}));
     }
-    for (int i = 0; i < copies; ++i) {
-      const std::vector<int> at = numbers(from(_, i + tile * copies)(0));
-      auto* const p = reinterpret_cast<unsigned char*>(raw_pointer_cast(to(_, i).data()));
-      bv::compare::store(store.get_tma_descriptor(), p, at.data());
-    }
+    each_copy(tile, [&](const unsigned char* p, const int* at) {
+      bv::compare::store(store.get_tma_descriptor(), p, at);
+    });
   }
   for (int i = 0; i < int(size(tensor)); ++i) count.check(destination(i) == tensor(i));
 }
@@ -207,9 +212,8 @@ void compare_pixels(Count& count) {
         for (int j = 0; j < int(size<2>(to)); ++j) {
           const std::vector<int> c = numbers(from(_, i, j, tm, tk)(0));  // c, w, h, n, s, r
           const unsigned offsets[]{unsigned(c[4]), unsigned(c[5])};
-          bv::compare::load(
-              reinterpret_cast<unsigned char*>(raw_pointer_cast(to(_, i, j).data())),
-              tma.get_tma_descriptor(), c.data(), offsets);
+          bv::compare::load(reinterpret_cast<unsigned char*>(raw_pointer_cast(to(_, i, j).data())),
+                            tma.get_tma_descriptor(), c.data(), offsets);
         }
       for (int x = 0; x < 64; ++x)
         for (int k = 0; k < 64; ++k) {

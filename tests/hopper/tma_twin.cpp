@@ -54,11 +54,7 @@ uintptr_t swizzled(uintptr_t address, unsigned span_bytes) {
 
 void stmatrix(bool transposed, const uint32_t (*registers)[4], uint16_t* const* rows) {
   const uint16_t* const base = rows[0];
-  simt::run({.name = "stmatrix",
-             .grid = 1,
-             .block = 32,
-             .shared_bytes = 8192,
-             .body = [=] {
+  simt::run({.name = "stmatrix", .grid = 1, .block = 32, .shared_bytes = 8192, .body = [=] {
                auto* const box = static_cast<uint16_t*>(simt::shared_memory(8192));
                const unsigned lane = threadIdx.x;
                uint32_t r[4];

@@ -281,27 +281,28 @@ inline void stmatrix_x4_trans(void* row, const uint32_t (&r)[4],
 }
 #endif
 
-// ---- griddepcontrol: dependent launches (launch.cuh) -------------------------------------------
-// _wait: until the kernels before have ended and their writes are visible; before it, this kernel
-// must neither read what they write nor write what they use. _launch_dependents: the next kernel
-// may begin once all blocks have called it or ended.
-__device__ inline void griddepcontrol_wait() {
+// ---- griddepcontrol: dependent launches (launch_dependent in launch.cuh) -----------------------
+// _wait: until the kernel ahead has ended and what it wrote is visible; before it, a kernel must
+// neither read what that one writes nor write what it uses. _launch_dependents: the next kernel may
+// begin once all blocks have called it or ended.
 #ifdef __CUDACC__
+__device__ inline void griddepcontrol_wait() {
   if constexpr (has_sm90a)
     asm volatile("griddepcontrol.wait;" ::: "memory");
   else
     __trap();
-#else
-  ::simt::grid_dependency_wait();
-#endif
 }
 __device__ inline void griddepcontrol_launch_dependents() {
-#ifdef __CUDACC__
   if constexpr (has_sm90a)
     asm volatile("griddepcontrol.launch_dependents;");
   else
     __trap();
-#endif
 }
+#else
+inline void griddepcontrol_wait(::simt::Site site = ::simt::Site::current()) {
+  ::simt::grid_dependency_wait(site);
+}
+inline void griddepcontrol_launch_dependents() {}
+#endif
 
 }  // namespace bv::BAREVISION_GPU

@@ -210,10 +210,9 @@ TEST_F(SimtAsyncErrors, UsesOfALoadThatNobodyHasWaitedForAreNamed) {
            "for the TMA load of thread (0,0,0) at ",
            at(26), ", which writes it; read at ", at(183)});
   says_in_each<writes_planted_during_a_load>(
-      32,
-      {": block (0,0,0): thread (7,0,0) writes byte 26", " of its shared memory after its wait at ",
-       at(192), ", but nothing has waited for the TMA load of thread (0,0,0) at ", at(26),
-       ", which writes it, too"});
+      32, {": block (0,0,0): thread (7,0,0) writes byte 26", " of its shared memory before ",
+           ", but nothing has waited for the TMA load of thread (0,0,0) at ", at(26),
+           ", which writes it, too"});
   says_in_each<loads_planted_into_one_box>(
       32, {"thread (0,0,0) writes by TMA load byte 0 of its shared memory, w",
            " the TMA load of thread (0,0,0) at ", at(26)});
@@ -260,12 +259,12 @@ TEST_F(SimtAsyncErrors, MisusedBarriersAreNamed) {
   says_in_each<arrives_planted_before_init>(
       32, {"thread (0,0,0) calls mbarrier.arrive on byte 2056 of its shared memory, which is no "
            "mbarrier: not initialised yet, or invalidated, at ",
-           at(225)});
+           at(224)});
   says_in_each<waits_planted_after_inval>(
       32, {"calls mbarrier.try_wait on byte 2048 of its shared memory, which is no mbarrier"});
   says_in_each<inits_planted_twice>(
       32, {"calls mbarrier.init on the mbarrier at byte 2048 of its shared memory (initialised at ",
-           at(19), "), which is valid: mbarrier.inval is missing, at ", at(238)});
+           at(19), "), which is valid: mbarrier.inval is missing, at ", at(237)});
   says_in_each<writes_planted_over_a_barrier>(
       32, {": block (0,0,0): thread (3,0,0) writes over the mbarrier at byte 2048 of its shared "
            "memory (initialised at ",
@@ -276,7 +275,7 @@ TEST_F(SimtAsyncErrors, MisusedBarriersAreNamed) {
       32, {"calls mbarrier.init for 0 arrivals, but an mbarrier counts 1 to 1048575, at "});
   says_in_each<waits_planted_in_a_loop>(
       32,
-      {"thread (0,0,0) waits at ", at(256), " for the end of phase 0 of the mbarrier at byte ",
+      {"thread (0,0,0) waits at ", at(255), " for the end of phase 0 of the mbarrier at byte ",
        ", where 0 of 1 arrivals have come; 31 more wait at the same lines: no thread can go on"});
 }
 
@@ -303,7 +302,7 @@ void copies_planted_of_eight_bytes(const CUtensorMap, const CUtensorMap) {
 }
 TEST_F(SimtAsyncErrors, AddressesAndMapsThatTheHardwareRefusesAreNamed) {
   says_in_each<loads_planted_to_a_misaligned_box>(
-      32, {"thread (0,0,0) calls TMA load 64 bytes past a multiple of 128 at ", at(287)});
+      32, {"thread (0,0,0) calls TMA load 64 bytes past a multiple of 128 at ", at(286)});
   says_in_each<loads_planted_beyond_shared_memory>(
       32, {"thread (0,0,0) calls TMA load outside shared memory at "});
   says_in_each<loads_planted_with_three_coordinates>(
@@ -342,7 +341,7 @@ void waits_planted_without_a_commit(const CUtensorMap, const CUtensorMap to) {
 TEST_F(SimtAsyncErrors, AStoreThatItsThreadHasNotWaitedForIsNamed) {
   const std::string end = " may still read shared memory: cp.async.bulk.wait_group.read is missing";
   says_in_each<returns_planted_during_a_store>(
-      32, {": block (0,0,0): thread (0,0,0) returns, but its TMA store at ", at(331), end});
+      32, {": block (0,0,0): thread (0,0,0) returns, but its TMA store at ", at(330), end});
   says_in_each<waits_planted_without_a_commit>(32,
                                                {"thread (0,0,0) returns, but its TMA store", end});
 }
@@ -386,7 +385,7 @@ void elects_planted_by_half_a_warp(const CUtensorMap, const CUtensorMap) {
 }
 TEST_F(SimtAsyncErrors, AnElectionByPartOfAWarpIsNamed) {
   says_in_each<elects_planted_by_half_a_warp>(
-      32, {"thread (0,0,0) waits at ", at(385), ", but thread (16,0,0) has returned"});
+      32, {"thread (0,0,0) waits at ", at(384), ", but thread (16,0,0) has returned"});
 }
 
 }  // namespace

@@ -1,0 +1,102 @@
+// Kernels that may begin before the one ahead has ended: what that one writes is hidden until their
+// griddepcontrol.wait, in streams and in graphs captured from them.
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/launch.cuh"
+#include "tests/simt/hopper/hopper_test.h"
+
+namespace bv::simt_gpu {
+namespace {
+
+constexpr int blocks = 5;
+
+void writes(int* x, int value) {
+  griddepcontrol_wait();
+  griddepcontrol_launch_dependents();
+  x[blockIdx.x * 64 + threadIdx.x] = value;
+}
+enum class Wait { before, one_thread_before, after, never };
+// y = x + 1.
+template <Wait wait>
+void adds_one(const int* x, int* y) {
+  auto& ready = shared<uint64_t>();
+  if (wait == Wait::before) griddepcontrol_wait();
+  if (wait == Wait::one_thread_before) {
+    if (threadIdx.x == 0) {
+      mbarrier_init(&ready, 1);
+      griddepcontrol_wait();
+    }
+    __syncthreads();
+  }
+  const unsigned i = blockIdx.x * 64 + threadIdx.x;
+  const int read = x[i];
+  if (wait == Wait::after) griddepcontrol_wait();
+  y[i] = read + 1;
+}
+
+class SimtDependentLaunch : public SimtHopper {
+ protected:
+  int *x_ = nullptr, *y_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  void SetUp() override {
+    SimtHopper::SetUp();
+    cudaMalloc(&x_, blocks * 64 * sizeof(int));
+    cudaMalloc(&y_, blocks * 64 * sizeof(int));
+    cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+    cudaMemsetAsync(x_, 0, blocks * 64 * sizeof(int), stream_);
+  }
+  void TearDown() override {
+    cudaStreamDestroy(stream_);
+    cudaFree(x_);
+    cudaFree(y_);
+    SimtHopper::TearDown();
+  }
+  template <Wait wait>
+  void launch_both(int value) {
+    launch<writes>(blocks, 64, 0, stream_, x_, value);
+    launch_dependent<adds_one<wait>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);
+  }
+  // What y holds, if all of it is the same; -1 if not.
+  int result() {
+    std::vector<int> y(blocks * 64);
+    cudaMemcpyAsync(y.data(), y_, y.size() * sizeof(int), cudaMemcpyDeviceToHost, stream_);
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess)
+        << cudaGetErrorString(cudaGetLastError());
+    return std::equal(y.begin() + 1, y.end(), y.begin()) ? y[0] : -1;
+  }
+};
+
+TEST_F(SimtDependentLaunch, SeesTheKernelAheadAfterItsWaitAlone) {
+  in_each_order([&] {
+    launch_both<Wait::before>(7);
+    EXPECT_EQ(result(), 8);
+    launch_both<Wait::one_thread_before>(9);
+    EXPECT_EQ(result(), 10);
+    launch_both<Wait::after>(20);
+    EXPECT_EQ(result(), 10);  // what x held before
+    launch_both<Wait::never>(30);
+    EXPECT_EQ(result(), 21);
+    launch<adds_one<Wait::never>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);  // not dependent
+    EXPECT_EQ(result(), 31);
+  });
+}
+
+TEST_F(SimtDependentLaunch, AGraphKeepsThatItMayBeginEarly) {
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+  launch_both<Wait::before>(41);
+  launch_dependent<writes>(blocks, 64, 0, stream_, x_, 50);
+  launch_dependent<adds_one<Wait::after>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&executable, graph), cudaSuccess);
+  for (int replay = 0; replay < 2; ++replay) {
+    cudaGraphLaunch(executable, stream_);
+    EXPECT_EQ(result(), 42);  // of 41, since 50 was hidden
+  }
+  cudaGraphExecDestroy(executable);
+  cudaGraphDestroy(graph);
+}
+
+}  // namespace
+}  // namespace bv::simt_gpu
