@@ -38,7 +38,10 @@ auto numbers(C& c) {
                     &c.tma_store_bytes,
                     &c.tma_store_sectors,
                     &c.mbarrier_waits,
-                    &c.mbarrier_stalls};
+                    &c.mbarrier_stalls,
+                    &c.wgmma_reads.requests,
+                    &c.wgmma_reads.wavefronts,
+                    &c.wgmma_reads.conflicts};
 }
 // Their names, in the same order.
 constexpr const char* names[] = {
@@ -72,8 +75,12 @@ constexpr const char* names[] = {
     "TMA store sectors",
     "mbarrier waits",
     "mbarrier stalls",
+    "wgmma reads",
+    "wgmma read turns",
+    "wgmma read conflicts",
 };
-static_assert(sizeof(Counters) == std::size(names) * sizeof(uint64_t));
+static_assert(sizeof(Counters) ==
+              std::size(names) * sizeof(uint64_t) + sizeof(Counters::wgmma));
 
 }  // namespace
 
@@ -81,6 +88,8 @@ std::map<std::string, uint64_t> named_numbers(const Counters& c) {
   const auto values = numbers(c);
   std::map<std::string, uint64_t> named;
   for (size_t i = 0; i < values.size(); ++i) named[names[i]] = *values[i];
+  for (size_t i = 0; i < c.wgmma.size(); ++i)
+    if (c.wgmma[i]) named["wgmma m64n" + std::to_string(8 * (i + 1)) + "k16"] = c.wgmma[i];
   return named;
 }
 
@@ -88,13 +97,21 @@ Counters& Counters::operator+=(const Counters& other) {
   const auto mine = numbers(*this);
   const auto theirs = numbers(other);
   for (size_t i = 0; i < mine.size(); ++i) *mine[i] += *theirs[i];
+  for (size_t i = 0; i < wgmma.size(); ++i) wgmma[i] += other.wgmma[i];
   return *this;
 }
 
 Counters Counters::operator*(uint64_t times) const {
   Counters product = *this;
   for (uint64_t* n : numbers(product)) *n *= times;
+  for (uint64_t& n : product.wgmma) n *= times;
   return product;
+}
+
+uint64_t Counters::wgmma_flops() const {
+  uint64_t flops = 0;
+  for (size_t i = 0; i < wgmma.size(); ++i) flops += wgmma[i] * 2 * 64 * 16 * 8 * (i + 1);
+  return flops;
 }
 
 }  // namespace simt

@@ -7,6 +7,7 @@
 // The model is that of sm_70 and later: memory in sectors of 32 bytes; shared memory in 32 banks
 // of 4 bytes, a warp's access of 8 bytes per lane in 2 halves, of 16 in 4 quarters.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -49,12 +50,16 @@ struct Counters {
   // threads for an mbarrier, of which some had to.
   uint64_t tma_load_bytes = 0, tma_load_sectors = 0, tma_store_bytes = 0, tma_store_sectors = 0;
   uint64_t mbarrier_waits = 0, mbarrier_stalls = 0;
+  // wgmmas of warpgroups, m64nNk16 at N / 8 - 1, and their reads of operands in shared memory.
+  std::array<uint64_t, 32> wgmma{};
+  SharedAccesses wgmma_reads;
 
   Counters& operator+=(const Counters&);
   Counters operator*(uint64_t times) const;
   uint64_t requests() const { return loads.requests + stores.requests; }
   uint64_t sectors() const { return loads.sectors + stores.sectors; }
   uint64_t bytes() const { return loads.bytes + stores.bytes; }
+  uint64_t wgmma_flops() const;
   uint64_t moved() const { return 32 * (sectors_read + sectors_written); }
 };
 

@@ -6,7 +6,8 @@
 
 namespace simt {
 
-Hopper::Hopper(Block& b) : block(b), proxy(b), mbarriers(*this), tma(*this), registers(b) {
+Hopper::Hopper(Block& b)
+    : block(b), proxy(b), mbarriers(*this), tma(*this), registers(b), wgmmas(*this) {
   proxy.reserved = [](const Block& of, uintptr_t begin, size_t bytes) {
     return static_cast<const Hopper&>(*const_cast<Block&>(of).beside()).mbarriers.in(begin, bytes);
   };
@@ -22,6 +23,7 @@ void Hopper::begin() {
   registers.begin();
   sees_earlier_grids_ = false;
   in_grid_wait_.clear();
+  wgmmas.begin();
 }
 
 void Hopper::hands_over(unsigned thread, unsigned to) {
@@ -58,11 +60,15 @@ void Hopper::returns(unsigned thread) {
   proxy.note(thread);
   mbarriers.progress();
   tma.returns(thread);
+  wgmmas.returns(thread);
   const auto& all = block.threads();
   if (std::all_of(all.begin(), all.end(), [](const Thread& t) { return t.returned; }))
     registers.check_groups();
 }
 
-std::string Hopper::hang() { return mbarriers.hang(); }
+std::string Hopper::hang() {
+  const std::string error = mbarriers.hang();
+  return error.empty() ? wgmmas.hang() : error;
+}
 
 }  // namespace simt

@@ -5,6 +5,7 @@
 #include "simt/hopper/proxy_state.h"
 #include "simt/hopper/register_budget.h"
 #include "simt/hopper/tma.h"
+#include "simt/hopper/wgmma.h"
 
 namespace simt {
 
@@ -31,6 +32,7 @@ class Hopper : public Beside {
   Mbarriers mbarriers;
   Tma tma;
   RegisterBudget registers;
+  Wgmmas wgmmas;
 
  private:
   bool sees_earlier_grids_ = false;

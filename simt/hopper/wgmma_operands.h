@@ -1,0 +1,58 @@
+// Operands of wgmma in shared memory: what a matrix descriptor says, and what is read by it. The
+// descriptor's fields and the canonical layouts are those of the PTX ISA ("Asynchronous Warpgroup
+// Level Matrix Shared Memory Layout", "Matrix Descriptor") and of CuTe's make_gmma_desc. Elements
+// have 16 bits; they are read in pieces of 8, contiguous along K or along MN (M of A, N of B).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace simt {
+
+constexpr unsigned wgmma_k = 16, wgmma_rows = 64, wgmma_most_columns = 256;
+
+struct MatrixDescriptor {
+  uint32_t start, leading, stride;  // bytes
+  unsigned base;                    // the row of 128 bytes at which the swizzle's pattern starts
+  unsigned row_bytes;               // 16 without a swizzle, 32, 64, 128
+  bool has_unknown_bits;            // which hardware requires to be 0
+
+  static MatrixDescriptor of(uint64_t bits);
+  // Bits 4 ... 6 of an address, exclusive-or as many bits from 7 on.
+  uint32_t swizzled(uint32_t address) const {
+    return address ^ (((address >> 7) - base) & (row_bytes / 16 - 1)) << 4;
+  }
+};
+
+// An operand [size, 16]: MN, K.
+struct WgmmaOperand {
+  MatrixDescriptor descriptor;
+  unsigned size;
+  bool is_mn_major;
+
+  // Shared addresses of its 2 * size pieces: K-major [size / 8][K / 8][8 of MN], MN-major
+  // [size / 8][16 of K]. Eight in a row are what is read at once.
+  std::array<uint32_t, 2 * wgmma_most_columns> pieces() const;
+  // The bytes it reads as few ranges, in units of whole rows of the swizzle.
+  struct Range {
+    uint32_t begin, end;
+  };
+  std::vector<Range> ranges() const;
+};
+
+// The pieces' elements as floats, out[K][stride], MN along the row. at[i] is where piece i stands.
+void unpack_operand(const WgmmaOperand&, const unsigned char* const* at, bool is_half, float* out,
+                    unsigned stride);
+// The 16 rows of A that a warp holds in registers, as out[K][stride]: lane i's four pairs are
+// (row i/4, columns i%4*2 and the next), the same 8 rows below, both 8 columns on.
+void unpack_registers(const uint32_t (&a)[32][4], bool is_half, float* out, unsigned stride);
+
+// Turns beyond the minimum that shared memory needs to deliver eight pieces of 16 bytes at a time,
+// for all pieces.
+unsigned bank_conflicts(const WgmmaOperand&);
+
+// d[16][n] += a[K][a_stride] * b[K][b_stride], summed as simt::tensor_cores says.
+void wgmma_product(float* d, unsigned n, const float* a, unsigned a_stride, const float* b,
+                   unsigned b_stride);
+
+}  // namespace simt
