@@ -66,8 +66,8 @@ $(BUILD)/threads_tests: $(call mixed,threads,$(tsan_objects))
 ci-tsan: $(BUILD)/threads_tests
 	@$(tsan_environment) $< --gtest_brief=1 --gtest_filter='Collectives*:TcpCommunicator*:Rendezvous*:Loader*:Exchange*-Collectives.NoticeAPeerThatDied'
 
-# An eighth of the CUDA sources, for all generations of GPUs.
-ci-nvcc: check-cuda $(if $(filter ci-nvcc,$(MAKECMDGOALS)),$(call share_of,8,$(nvcc_objects:$(BUILD)/obj/cuda/%=$(BUILD)/dist/obj/%)))
+# An eighth of the CUDA sources, for all generations of GPUs, and every shape of wgmma.
+ci-nvcc: check-cuda $(BUILD)/dist/wgmma_shapes.o $(if $(filter ci-nvcc,$(MAKECMDGOALS)),$(call share_of,8,$(nvcc_objects:$(BUILD)/obj/cuda/%=$(BUILD)/dist/obj/%)))
 
 # Builds only the last commit's sources; links, installs, runs and removes the program.
 ci-package: $(BUILD)/launcher

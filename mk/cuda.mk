@@ -7,15 +7,20 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 # make dist: machine code for three generations of GPUs, and PTX for later ones.
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
-# ptxas' report on each kernel goes into a file next to the object (make resources).
+# ptxas' report on each kernel goes into a file next to the object (make resources). It only informs of
+# wgmmas that it serialises (C7510 and others); here that is an error.
 nvcc_compile = $(call announce, (cuda$(1))) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
-  code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; exit $$code
+  code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; \
+  ! grep 'wgmma.mma_async instructions are serialized' $(@:.o=.ptxas) >&2 || { rm -f $@; exit 1; }; exit $$code
 $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/cuda_arch | check-packages
 	$(call nvcc_compile,,$(cuda_arch))
 $(BUILD)/dist/obj/%.o: %.cu | check-packages
 	$(call nvcc_compile, for every GPU,$(dist_arch))
+# Every shape of wgmma for sm_90a.
+$(BUILD)/dist/wgmma_shapes.o: tests/gpu/hopper_wgmma.cu | check-packages
+	$(call nvcc_compile, for sm_90a,$(call gencode,90a) -DBAREVISION_EVERY_SHAPE)
 cuda_host_flags = $(avx2) -isystem $(CUDA_HOME)/include -DBAREVISION_GPU=cuda_gpu -DBAREVISION_CUDNN=$(if $(CUDNN),1,0)
 $(BUILD)/obj/cuda/%.o: %.cpp $(call pch,plain) | check-packages
 	$(call compile, (cuda)) $(call read_pch,plain) $(cuda_host_flags) -c -o $@ $<

@@ -41,15 +41,15 @@ namespace bv::BAREVISION_GPU {
 // of that. Source: PTX ISA, "Matrix Descriptor"; compared with CuTe by tests/hopper.
 enum class Major { k, mn };
 
-constexpr uint64_t wgmma_descriptor(uint32_t shared_address, Swizzle swizzle, uint32_t stride,
-                                    uint32_t leading) {
+__host__ __device__ constexpr uint64_t wgmma_descriptor(uint32_t shared_address, Swizzle swizzle,
+                                                        uint32_t stride, uint32_t leading) {
   const auto field = [](uint32_t bytes) { return uint64_t{bytes / 16 & 0x3FFF}; };
   const uint64_t kind = (4 - uint64_t(swizzle)) % 4;  // none 0, 128 bytes 1, 64 2, 32 3
   return field(shared_address) | field(leading) << 16 | field(stride) << 32 | kind << 62;
 }
 // The same operand so many bytes on: the next 16 of K are 32 bytes on within a K-major tile's rows,
 // 2 * stride in an MN-major one with a swizzle.
-__device__ constexpr uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes) {
+__host__ __device__ constexpr uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes) {
   return descriptor + bytes / 16;
 }
 
