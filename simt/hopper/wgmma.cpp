@@ -212,7 +212,7 @@ const Wgmmas::Area& Wgmmas::area_of(const WgmmaOperand& operand, const char* whi
 // Each warp's read is checked; the range is held once, for all of them.
 void Wgmmas::read_operands(Operation& op, bool is_first, Site site) {
   find_areas();
-  hopper_.proxy.note(hopper_.block.running().id);
+  const unsigned me = hopper_.block.running().id;
   const auto read = [&](const WgmmaOperand& operand, const char* which) {
     const Area& area = area_of(operand, which, site);
     if constexpr (counting)
@@ -225,8 +225,9 @@ void Wgmmas::read_operands(Operation& op, bool is_first, Site site) {
       }
     for (const auto [begin, end] : operand.ranges()) {
       const Bytes bytes{area.data + (begin - area.address), end - begin};
+      hopper_.proxy.note(bytes, me);
       hopper_.proxy.read(bytes, which, site);
-      if (is_first) op.holds.push_back(hopper_.proxy.hold(bytes, which, site));
+      if (is_first) op.reads.push_back({bytes, hopper_.proxy.hold(bytes, which, site)});
     }
   };
   if (!op.call.a) read(operand_a(op.call), "wgmma's A");
@@ -312,7 +313,6 @@ bool Wgmmas::wait(unsigned pending, const WarpRegisters& named, Site site) {
 
 // Computes what is left of the operations before `end` and ends their reads.
 void Wgmmas::finish(Warpgroup& group, size_t end) {
-  hopper_.proxy.note(hopper_.block.running().id);
   for (size_t number = group.first; number < end; ++number) {
     Operation& op = group.operation(number);
     if (op.is_finished) continue;
@@ -322,7 +322,10 @@ void Wgmmas::finish(Warpgroup& group, size_t end) {
       while (w + count < warps && !op.part[w + count].is_done) ++count;
       if (count) compute(op, w, count), w += count;
     }
-    for (const Hold hold : op.holds) hopper_.proxy.release(hold);
+    for (const auto& [bytes, hold] : op.reads) {
+      hopper_.proxy.note(bytes, hopper_.block.running().id);  // what it wrote there is an error
+      hopper_.proxy.release(hold);
+    }
   }
 }
 
