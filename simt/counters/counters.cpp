@@ -79,8 +79,7 @@ constexpr const char* names[] = {
     "wgmma read turns",
     "wgmma read conflicts",
 };
-static_assert(sizeof(Counters) ==
-              std::size(names) * sizeof(uint64_t) + sizeof(Counters::wgmma));
+static_assert(sizeof(Counters) == std::size(names) * sizeof(uint64_t) + sizeof(Counters::wgmma));
 
 }  // namespace
 

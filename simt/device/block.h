@@ -69,8 +69,8 @@ struct WarpGate : Gate {
   uint32_t votes = 0, ballot = 0;
 };
 
-// What works beside a block's threads, from the first instruction that needs it to the block's end
-// (simt/hopper). Errors end the block by Block::fail.
+// Units that work beside a block's threads, from the first instruction that needs it to the
+// block's end (simt/hopper). Errors end the block by Block::fail.
 class Beside {
  public:
   virtual ~Beside() = default;

@@ -10,9 +10,9 @@ namespace {
 
 Block& block() { return *Block::current(); }
 
-Place place_of(Site site) {
+simt::Place place_of(Site site) {
   if constexpr (watching) return Races::place_of_site(std::bit_cast<void*>(site));
-  return Place(site.line());  // no one looks at it
+  return simt::Place(site.line());  // no one looks at it
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ void check_ldmatrix(const void* row, Site site) {
     if (Races::runs()) Races::instance().note(place_of(site), Touch::read, row, 16);
 }
 void count_mma() {
-  if constexpr (counting) Recorder::here().exchange(AccessKind::mma, warp_size);
+  if constexpr (counting) Recorder::here().exchange(AccessKind::mma, 32);
 }
 void copy_async(void* to, const void* from, size_t bytes, size_t from_bytes, Site site) {
   block().check_shared(to, bytes, "cp.async", site);

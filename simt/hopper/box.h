@@ -1,6 +1,8 @@
 // The box of a tensor that a TMA instruction copies: its elements in global memory, and where they
 // stand in shared memory.
 #pragma once
+#include <cstddef>
+
 #include "simt/hopper/tensor_map.h"
 
 namespace simt {
@@ -24,8 +26,13 @@ struct Box {
   void each_pixel(Row row) const;
 };
 
-// Where a byte of the box stands, as a distance from address 0: the swizzle exchanges 16-byte pieces
-// by bits 7-9 of the address, so the pattern begins at a multiple of 8 spans.
+// TMA's reducing stores: to[i] += from[i] for n elements, rounded to their type.
+void add_elements(CUtensorMapDataType, void* to, const void* from, size_t n);
+// Whether TMA adds such elements.
+bool can_add(CUtensorMapDataType);
+
+// The place of a byte of the box, as a distance from address 0: the swizzle exchanges 16-byte
+// pieces by bits 7-9 of the address, so the pattern begins at a multiple of 8 spans.
 constexpr uintptr_t swizzled(uintptr_t address, unsigned span_bytes) {
   const uintptr_t pieces = span_bytes / 16;  // 0, 2, 4, 8
   return pieces ? address ^ ((address >> 7 & (pieces - 1)) << 4) : address;

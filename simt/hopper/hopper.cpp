@@ -49,7 +49,7 @@ bool Hopper::advance() {
   return mbarriers.time_out();
 }
 
-// As late as possible: what the kernel ahead has written shows once no thread can go on.
+// As late as possible: what the kernel ahead has written shows once no thread can run.
 void Hopper::wait_for_earlier_grids(Site site) {
   if (sees_earlier_grids_) return;
   in_grid_wait_.push_back(block.running().id);

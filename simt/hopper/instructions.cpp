@@ -5,7 +5,6 @@
 #include <string>
 
 #include "simt/device/control.h"
-#include "simt/hopper/add.h"
 #include "simt/hopper/box.h"
 #include "simt/hopper/hopper.h"
 
@@ -147,7 +146,7 @@ void bulk_store(void* global, const void* shared, unsigned bytes, Site site) {
 void bulk_commit() { Hopper::here().tma.commit(); }
 void bulk_wait(unsigned pending, bool only_reads) { Hopper::here().tma.wait(pending, only_reads); }
 
-// ---- Threads -------------------------------------------------------------------------------------
+// ---- Threads ----------------------------------------------------------------------------------
 
 unsigned thread_in_block() { return block().running().id; }
 void grid_dependency_wait(Site site) {

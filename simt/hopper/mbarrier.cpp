@@ -9,7 +9,7 @@ namespace simt {
 namespace {
 
 constexpr unsigned most_arrivals = (1u << 20) - 1, most_bytes = (1u << 20) - 1;
-constexpr uint64_t mark = 0x4D62'6172'7269'6572;  // what a valid mbarrier holds here
+constexpr uint64_t mark = 0x4D62'6172'7269'6572;  // a valid mbarrier holds this here
 constexpr unsigned most_idle = 1000;
 
 }  // namespace
@@ -248,7 +248,7 @@ std::string Mbarriers::hang() const {
   }
   if (more) text += "; " + std::to_string(more) + " more wait at the same lines";
   if (returned) text += "; " + std::to_string(returned) + " have returned";
-  return text + ": no thread can go on";
+  return text + ": no thread can continue";
 }
 
 }  // namespace simt

@@ -1,5 +1,6 @@
-// The mbarriers of a block. A phase ends once all its arrivals and all bytes that were expected have
-// come; waits name a phase by its parity. What can't end is an error that says who waits for what.
+// The mbarriers of a block. A phase ends once all its arrivals and all bytes that were expected
+// have come; waits name a phase by its parity. What can't end is an error that says who waits for
+// what.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -34,7 +35,7 @@ class Mbarriers {
   void check_use(uint64_t* mbarrier, const char* what, Site);
   void complete_tx(uint64_t* mbarrier, size_t bytes, unsigned load);
 
-  bool time_out();  // no thread can run: lets those in try_wait go on
+  bool time_out();  // no thread can run: lets those in try_wait continue
   void progress() { idle_ = 0; }
   std::string hang() const;
   // "writes over the mbarrier ...", if one is valid in these bytes.

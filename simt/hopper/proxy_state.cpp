@@ -21,11 +21,12 @@ void ProxyState::begin() {
   clock_ = 1;
   numbers_ = 0;
   compared_ = 0;
+  exact_ = true;
   full_at_ = 0;
   since_ = block_.running().id;
   several_ = false;
   find_areas();
-  // What earlier instructions have written has no known writer; all bytes were 0xFF before.
+  // Bytes that earlier instructions have written have no known writer; all bytes were 0xFF before.
   for (Area& area : areas_)
     for (size_t i = 0; i < area.copy.size(); ++i)
       if (area.data[i] != 0xFF) area.copy[i] = area.data[i], area.writer[i] = unknown;
@@ -70,7 +71,7 @@ void ProxyState::compare_hot(unsigned thread, bool hands_over) {
 }
 
 void ProxyState::note(unsigned thread) {
-  compared_ < exact_bytes ? compare_all(thread, false) : compare_hot(thread, false);
+  exact_ ? compare_all(thread, false) : compare_hot(thread, false);
 }
 
 void ProxyState::note(Bytes b, unsigned thread) {
@@ -86,21 +87,24 @@ void ProxyState::note(Bytes b, unsigned thread) {
 }
 
 void ProxyState::hands_over(unsigned thread, unsigned to) {
-  if (compared_ < exact_bytes || thread / 32 != to / 32) {
+  if (exact_ || thread / 32 != to / 32) {
     compare_all(thread, true);
     since_ = to;
+    exact_ = compared_ < exact_bytes;
   } else {
     compare_hot(thread, true);
     several_ |= to != since_;
   }
 }
 
-// Where the thread stores shows only between two of its waits.
+// The place of a store is known only as between two of the thread's waits.
 void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread, bool hands_over) {
   ++clock_;
   const bool is_exact = !several_ || area.is_hot[begin / chunk_bytes];
   const auto writer = Writer(is_exact ? thread + 1 : some_lane | thread / 32);
-  const uint32_t time = is_exact ? clock_ : full_at_;  // no earlier than that
+  // In a chunk that was not compared at each switch, it may have been stored any time since then.
+  const bool is_timed = exact_ || area.is_hot[begin / chunk_bytes];
+  const uint32_t time = is_timed ? clock_ : full_at_;
   const Thread& t = block_.threads()[thread];
   std::string where;
   if (t.returned)

@@ -1,5 +1,6 @@
-// What a block knows of each byte of its shared memory, for async_proxy.h: who has written it by an
-// ordinary store that the async proxy may not see yet, who may still read it, what TMA still writes.
+// A block's knowledge of each byte of its shared memory, for async_proxy.h: who has written it by
+// an ordinary store that the async proxy may not see yet, who may still read it, what TMA still
+// writes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,9 +13,9 @@ namespace simt {
 
 // Comparing all of 200 KiB at each switch of threads would take longer than what a kernel computes.
 // So after the first `exact_bytes` of a block, lanes of a warp that take turns are told apart only
-// where threads have stored before, in chunks; elsewhere what has changed is found when another warp
-// runs, or the async proxy reads it: then it is "a thread of warp 3", and a fence by one of its
-// lanes counts for all of them. From then on that chunk is compared each time.
+// where threads have stored before, in chunks; elsewhere what has changed is found when another
+// warp runs, or the async proxy reads it: then it is "a thread of warp 3", and a fence by one of
+// its lanes counts for all of them. From then on that chunk is compared each time.
 class ProxyState {
  public:
   explicit ProxyState(Block& block) : block_(block) {}
@@ -73,7 +74,7 @@ class ProxyState {
   void compare(Area&, size_t chunk, unsigned thread, bool hands_over);
   void changed(Area&, size_t begin, size_t end, unsigned thread, bool hands_over);
   bool is_fenced(Writer, uint32_t time) const;
-  void note_use(unsigned number);  // what was written in it before it ends is an error
+  void note_use(unsigned number);  // a store in it before it ends is an error
   // The first byte in the range that its writer has not fenced, or 0.
   uintptr_t unfenced(Bytes, Writer*) const;
   const Use* overlapping(uintptr_t begin, uintptr_t end, bool is_write) const;
@@ -89,8 +90,9 @@ class ProxyState {
   bool fenced_unknown_ = false;
   uint32_t clock_ = 1;
   size_t compared_ = 0;   // bytes in this block
+  bool exact_ = true;     // all is compared at each switch
   uint32_t full_at_ = 0;  // when all was compared last
-  unsigned since_ = 0;    // what changed since then is this thread's, or that of
+  unsigned since_ = 0;    // changes since then are this thread's, or that of
   bool several_ = false;  // ... several of its warp
   std::vector<Use> uses_;
   unsigned numbers_ = 0;

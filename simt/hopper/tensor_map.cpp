@@ -5,7 +5,7 @@
 namespace simt {
 namespace {
 
-constexpr uint64_t mark = 0x7E5A'0001;
+constexpr uint64_t map_mark = 0x7E5A'0001;
 
 std::string refuse(const std::string& what, uint64_t is, const std::string& must) {
   return what + " is " + std::to_string(is) + ", must be " + must;
@@ -75,7 +75,7 @@ std::string why_no_map(const TensorMap& m, CUtensorMapInterleave interleave,
                        CUtensorMapFloatOOBfill fill) {
   if (!m.element_bytes) return "no such data type";
   if (m.rank < 1 || m.rank > 5) return refuse("the rank", m.rank, "1 to 5");
-  if (reinterpret_cast<uintptr_t>(m.address) % 16) return "the address is no multiple of 16";
+  if (reinterpret_cast<uintptr_t>(m.address) % 16) return "the address is not a multiple of 16";
   if (!m.address) return "the address is null";
   for (unsigned i = 0; i < m.rank; ++i) {
     if (m.size[i] < 1 || m.size[i] > uint64_t{1} << 32)
@@ -118,13 +118,13 @@ CUtensorMap packed(const TensorMap& m) {
     word[13] |= uint64_t{static_cast<unsigned>(m.upper[i]) & all} << (i * bits);
   }
   word[14] = m.channels | uint64_t{m.pixels} << 16;
-  word[15] = mark;
+  word[15] = map_mark;
   return map;
 }
 
 bool unpack(const CUtensorMap& map, TensorMap* out) {
   const uint64_t* const word = map.opaque;
-  if (word[15] != mark) return false;
+  if (word[15] != map_mark) return false;
   TensorMap m;
   m.address = reinterpret_cast<unsigned char*>(word[0]);
   m.rank = word[11] >> 20 & 15;

@@ -1,6 +1,6 @@
-// CUDA's tensor maps, which tell TMA what a tensor and a box of it look like: what the driver's calls
-// accept, and what a map of the stand-in holds. A map is a kernel's argument, so each number that is
-// not the address stays below the addresses of host memory (check_argument).
+// CUDA's tensor maps, which tell TMA what a tensor and a box of it look like: what the driver's
+// calls accept, and what a map of the stand-in holds. A map is a kernel's argument, so each number
+// that is not the address stays below the addresses of host memory (check_argument).
 #pragma once
 #include <cstdint>
 #include <string>

@@ -323,7 +323,8 @@ void Wgmmas::finish(Warpgroup& group, size_t end) {
       if (count) compute(op, w, count), w += count;
     }
     for (const auto& [bytes, hold] : op.reads) {
-      hopper_.proxy.note(bytes, hopper_.block.running().id);  // what it wrote there is an error
+      hopper_.proxy.note(bytes,
+                         hopper_.block.running().id);  // a store of its own there is an error
       hopper_.proxy.release(hold);
     }
   }

@@ -20,7 +20,7 @@ struct Registers {
   void* at;
   unsigned count;
 };
-// What each lane has passed.
+// The registers that each lane has passed.
 struct WarpRegisters {
   const Registers* of[32];
   unsigned count;

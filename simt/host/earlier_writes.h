@@ -1,5 +1,5 @@
-// What a kernel has written, hidden from the beginning of the dependent kernel behind it: that one may
-// run before the former has ended, up to its griddepcontrol.wait.
+// The writes of a kernel, hidden from the beginning of the dependent kernel behind it: that one
+// may run before the former has ended, up to its griddepcontrol.wait.
 #pragma once
 #include <cstdint>
 #include <vector>

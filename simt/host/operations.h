@@ -57,7 +57,7 @@ struct Operation {
   std::chrono::steady_clock::time_point end{};
 };
 
-// What the running dependent kernel must not see yet, or null.
+// The writes that the running dependent kernel must not see yet, or null.
 inline thread_local EarlierWrites* hidden_writes = nullptr;
 
 // Guarded by the runtime's one lock, which is released while an operation runs. Operations run one

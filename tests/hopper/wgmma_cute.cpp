@@ -271,13 +271,12 @@ int main() {
   const std::vector<StoredTile> a_tiles = all_tiles<64>();
 #define SHAPE(n)                                                                             \
   compare_shape<n>(shape<n, SM90_64x##n##x16_F32F16F16_SS, SM90_64x##n##x16_F32F16F16_RS>(), \
-                   a_tiles);
-  SHAPE(8)
-  SHAPE(16) SHAPE(24) SHAPE(32) SHAPE(40) SHAPE(48) SHAPE(56) SHAPE(64) SHAPE(72) SHAPE(80)
-      SHAPE(88) SHAPE(96) SHAPE(104) SHAPE(112) SHAPE(120) SHAPE(128) SHAPE(136) SHAPE(144)
-          SHAPE(152) SHAPE(160) SHAPE(168) SHAPE(176) SHAPE(184) SHAPE(192) SHAPE(200) SHAPE(208)
-              SHAPE(216) SHAPE(224) SHAPE(232) SHAPE(240) SHAPE(248) SHAPE(256)
-      long different = 0;
+                   a_tiles)
+  SHAPE(8), SHAPE(16), SHAPE(24), SHAPE(32), SHAPE(40), SHAPE(48), SHAPE(56), SHAPE(64);
+  SHAPE(72), SHAPE(80), SHAPE(88), SHAPE(96), SHAPE(104), SHAPE(112), SHAPE(120), SHAPE(128);
+  SHAPE(136), SHAPE(144), SHAPE(152), SHAPE(160), SHAPE(168), SHAPE(176), SHAPE(184), SHAPE(192);
+  SHAPE(200), SHAPE(208), SHAPE(216), SHAPE(224), SHAPE(232), SHAPE(240), SHAPE(248), SHAPE(256);
+  long different = 0;
   for (const Counts& c : {descriptors, sums, one_hot}) {
     std::printf("wgmma: %ld %s compared with CuTe, %ld different\n", c.compared, c.what,
                 c.different);

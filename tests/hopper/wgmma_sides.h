@@ -1,5 +1,5 @@
-// The stand-in's wgmma for the comparison with CuTe, whose headers and the stand-in's can't be in one
-// file.
+// The stand-in's wgmma for the comparison with CuTe, whose headers and the stand-in's can't be in
+// one file.
 #pragma once
 #include <cstddef>
 #include <cstdint>

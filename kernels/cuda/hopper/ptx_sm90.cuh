@@ -1,12 +1,12 @@
-// Hopper's instructions for copies without threads, as ptx.cuh has the others: each wrapped once and
-// named as the instruction, with its twin for g++ in simt/hopper. For sm_90a; elsewhere they trap,
-// since the host never launches such a kernel there. Clusters and multicast are left out: each
-// address is the block's own.
+// Hopper's instructions for copies without threads, as ptx.cuh has the others: each wrapped once
+// and named as the instruction, with its twin for g++ in simt/hopper. For sm_90a; elsewhere they
+// trap, since the host never launches such a kernel there. Clusters and multicast are left out:
+// each address is the block's own.
 //
-// An mbarrier is 8 bytes of shared memory, made by mbarrier_init and fence_mbarrier_init. Its phases
-// are numbered from 0; a phase ends when all arrivals and all expected bytes have come, and a wait
-// for parity p returns once the last phase with that parity has: on a new mbarrier, parity 1 at
-// once.
+// An mbarrier is 8 bytes of shared memory, made by mbarrier_init and fence_mbarrier_init. Its
+// phases are numbered from 0; a phase ends when all arrivals and all expected bytes have come, and
+// a wait for parity p returns once the last phase with that parity has: on a new mbarrier, parity
+// 1 at once.
 #pragma once
 #include <cuda.h>
 
@@ -25,7 +25,7 @@ inline constexpr bool has_sm90a = false;  // in device code of another GPU
 #endif
 #endif
 
-// ---- mbarrier -----------------------------------------------------------------------------------
+// ---- mbarrier ---------------------------------------------------------------------------------
 #ifdef __CUDACC__
 __device__ inline void mbarrier_init(uint64_t* mbarrier, unsigned arrivals) {
   if constexpr (has_sm90a)
@@ -114,7 +114,7 @@ inline void mbarrier_wait_parity(uint64_t* mbarrier, unsigned parity,
 }
 #endif
 
-// ---- Fences -------------------------------------------------------------------------------------
+// ---- Fences -----------------------------------------------------------------------------------
 // fence_mbarrier_init: TMA may use the mbarriers that this thread has initialised.
 // fence_proxy_async: TMA and wgmma see this thread's stores to shared memory. A barrier follows
 // either, before another thread relies on it.
@@ -139,7 +139,7 @@ __device__ inline void fence_proxy_async() {
 #endif
 }
 
-// ---- Threads ------------------------------------------------------------------------------------
+// ---- Threads ----------------------------------------------------------------------------------
 
 // True for one lane of the warp's lanes in `mask`, always the same one. All of them call it.
 #ifdef __CUDACC__
@@ -191,9 +191,9 @@ void setmaxnreg_dec(::simt::Site site = ::simt::Site::current()) {
 #endif
 
 // ---- stmatrix: 8x8 matrices of 16-bit elements to shared memory --------------------------------
-// The reverse of ldmatrix (ptx.cuh): lane i passes the address of row i%8 of matrix i/8, and in r[m]
-// the pair (row i/4, columns i%4*2 and the next) of matrix m; with _trans the pair (rows i%4*2 and
-// the next, column i/4). _x1 and _x2 use the addresses of the first 8 and 16 lanes.
+// The reverse of ldmatrix (ptx.cuh): lane i passes the address of row i%8 of matrix i/8, and in
+// r[m] the pair (row i/4, columns i%4*2 and the next) of matrix m; with _trans the pair (rows
+// i%4*2 and the next, column i/4). _x1 and _x2 use the addresses of the first 8 and 16 lanes.
 #ifdef __CUDACC__
 __device__ inline void stmatrix_x1(void* row, const uint32_t (&r)[1]) {
   if constexpr (has_sm90a)

@@ -6,13 +6,13 @@
 //   for (...) wgmma_mma_async<T>(d, a, b, adds);  // adds: to D, else to zero
 //   wgmma_commit_group();
 //   wgmma_wait_group<0>(d);                       // d may be used from here on
-// Registers are named so that the compiler keeps their uses on their side of the fence and the wait:
-// in each wait_group those, and only those, that are used after it; in each fence those that were
-// written since, A's too. In flight, A's registers must stay as they are, in place. ptxas serialises
-// wgmmas (warning C7510) whose accumulators are touched between a fence and its wait.
+// Registers are named so that the compiler keeps their uses on their side of the fence and the
+// wait: in each wait_group those, and only those, that are used after it; in each fence those that
+// were written since, A's too. In flight, A's registers must stay as they are, in place. ptxas
+// serialises wgmmas (warning C7510) whose accumulators are touched between a fence and its wait.
 //
-// With g = thread/4 % 8, p = thread%4*2, warp w of the warpgroup and r = 16 w + g, a thread holds of
-// D: (r, 8j+p) (r, 8j+p+1) (r+8, 8j+p) (r+8, 8j+p+1)    in d[4j] ... d[4j+3], j = 0 ... N/8 - 1
+// With g = thread/4 % 8, p = thread%4*2, warp w of the warpgroup and r = 16 w + g, a thread holds
+// of D: (r, 8j+p) (r, 8j+p+1) (r+8, 8j+p) (r+8, 8j+p+1)    in d[4j] ... d[4j+3], j = 0 ... N/8 - 1
 // A: (r, p) (r+8, p) (r, p+8) (r+8, p+8)                pairs along the row, in a[0] ... a[3]
 #pragma once
 #include "kernels/cuda/hopper/ptx_sm90.cuh"
@@ -25,11 +25,12 @@
 
 namespace bv::BAREVISION_GPU {
 
-// ---- Descriptors ----------------------------------------------------------------------------------
-// How an operand in shared memory, A [M, 16] or B [N, 16], is laid out; MN is M or N. `Major` is the
-// dimension along which elements are contiguous. With rows of W = 128, 64 or 32 bytes as TMA stores
-// them with that swizzle, or W = 16 without a swizzle, offset_of(mn, k) in bytes is, before bits
-// 4 ... 6 are exclusive-ored with bits 7 ... 9 of the address (64: 4, 5 with 7, 8; 32: 4 with 7),
+// ---- Descriptors ------------------------------------------------------------------------------
+// How an operand in shared memory, A [M, 16] or B [N, 16], is laid out; MN is M or N. `Major` is
+// the dimension along which elements are contiguous. With rows of W = 128, 64 or 32 bytes as TMA
+// stores them with that swizzle, or W = 16 without a swizzle, offset_of(mn, k) in bytes is, before
+// bits 4 ... 6 are exclusive-ored with bits 7 ... 9 of the address (64: 4, 5 with 7, 8; 32: 4 with
+// 7),
 //   K-major    mn % 8 * W + mn / 8 * stride + k * 2                         with a swizzle
 //              mn % 8 * W + mn / 8 * stride + k % 8 * 2 + k / 8 * leading   without
 //   MN-major   k % 8 * W + k / 8 * stride + mn % (W/2) * 2 + mn / (W/2) * leading
@@ -67,7 +68,7 @@ inline uint64_t wgmma_descriptor(const void* tile, Swizzle swizzle, uint32_t str
 }
 #endif
 
-// ---- The instructions -----------------------------------------------------------------------------
+// ---- The instructions -------------------------------------------------------------------------
 #ifdef __CUDACC__
 namespace wgmma_asm {
 

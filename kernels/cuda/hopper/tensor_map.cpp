@@ -38,7 +38,7 @@ Call* entry_point(const char* name) {
   return reinterpret_cast<Call*>(call);
 }
 
-// What both kinds of tensors must be.
+// Limits of both kinds of tensors.
 template <class Tensor>
 NoMap why_no_tensor(const Tensor& t, unsigned least_rank) {
   if (!has_tma()) return NoMap::no_tma;
@@ -95,17 +95,17 @@ const char* str(NoMap why) {
     case NoMap::rank:
       return "its rank";
     case NoMap::address:
-      return "its address is no multiple of 16";
+      return "its address is not a multiple of 16";
     case NoMap::size:
       return "a dimension's size";
     case NoMap::stride:
-      return "a stride is no multiple of 16 bytes";
+      return "a stride is not a multiple of 16 bytes";
     case NoMap::step:
       return "an element stride is outside 1 to 8";
     case NoMap::box:
       return "the box is too large";
     case NoMap::row_bytes:
-      return "the box's rows are no multiple of 16 bytes";
+      return "the box's rows are not a multiple of 16 bytes";
     case NoMap::swizzle_bytes:
       return "the box's rows don't have the swizzle's width";
     case NoMap::corners:

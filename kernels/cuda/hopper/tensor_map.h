@@ -43,9 +43,9 @@ struct TiledTensor {
 };
 
 // A convolution's input, NWC, NHWC or NDHWC: dimensions C, W, H, D, N as far as there are such. A
-// load takes `channels` of each of `pixels` pixels, which go on by `step` along W, then H, D and N,
-// in the box from `lower` to the image's end + `upper` (both W first): for a forward convolution
-// lower = -padding, upper = padding - (filter - 1) * dilation, step = its stride.
+// load takes `channels` of each of `pixels` pixels, which advance by `step` along W, then H, D and
+// N, in the box from `lower` to the image's end + `upper` (both W first): for a forward
+// convolution lower = -padding, upper = padding - (filter - 1) * dilation, step = its stride.
 struct Im2colTensor {
   const void* address;
   ElementType type;
@@ -66,7 +66,7 @@ struct MadeMap {
 MadeMap make_map(const TiledTensor&);
 MadeMap make_map(const Im2colTensor&);
 
-// What a load delivers, for mbarrier_expect_tx.
+// The bytes that a load delivers, for mbarrier_expect_tx.
 unsigned box_bytes(const TiledTensor&);
 unsigned box_bytes(const Im2colTensor&);
 

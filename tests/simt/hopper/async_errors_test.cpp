@@ -1,5 +1,5 @@
-// Mistakes with Hopper's memory instructions, planted one by one: each ends the kernel with a message
-// that names it.
+// Mistakes with Hopper's memory instructions, planted one by one: each ends the kernel with a
+// message that names it.
 #include <gtest/gtest.h>
 
 #include "tests/simt/hopper/hopper_test.h"
@@ -274,9 +274,9 @@ TEST_F(SimtAsyncErrors, MisusedBarriersAreNamed) {
   says_in_each<inits_planted_for_none>(
       32, {"calls mbarrier.init for 0 arrivals, but an mbarrier counts 1 to 1048575, at "});
   says_in_each<waits_planted_in_a_loop>(
-      32,
-      {"thread (0,0,0) waits at ", at(255), " for the end of phase 0 of the mbarrier at byte ",
-       ", where 0 of 1 arrivals have come; 31 more wait at the same lines: no thread can go on"});
+      32, {"thread (0,0,0) waits at ", at(255), " for the end of phase 0 of the mbarrier at byte ",
+           ", where 0 of 1 arrivals have come; 31 more wait at the same lines: no thread can "
+           "continue"});
 }
 
 // ---- Addresses and maps ------------------------------------------------------------------------

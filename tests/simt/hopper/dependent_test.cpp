@@ -56,7 +56,7 @@ class SimtDependentLaunch : public SimtHopper {
     launch<writes>(blocks, 64, 0, stream_, x_, value);
     launch_dependent<adds_one<wait>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);
   }
-  // What y holds, if all of it is the same; -1 if not.
+  // The value of y, if all of it is the same; -1 if not.
   int result() {
     std::vector<int> y(blocks * 64);
     cudaMemcpyAsync(y.data(), y_, y.size() * sizeof(int), cudaMemcpyDeviceToHost, stream_);
@@ -73,7 +73,7 @@ TEST_F(SimtDependentLaunch, SeesTheKernelAheadAfterItsWaitAlone) {
     launch_both<Wait::one_thread_before>(9);
     EXPECT_EQ(result(), 10);
     launch_both<Wait::after>(20);
-    EXPECT_EQ(result(), 10);  // what x held before
+    EXPECT_EQ(result(), 10);  // x as it was before
     launch_both<Wait::never>(30);
     EXPECT_EQ(result(), 21);
     launch<adds_one<Wait::never>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);  // not dependent

@@ -149,7 +149,7 @@ TEST_F(SimtPipeline, StagesRefilledTooEarlyAreNamed) {
 TEST_F(SimtPipeline, WaitsThatNobodyCanEndNameBothSides) {
   in_each_order([&] {
     const std::string consumer = "thread (0,0,0) waits at ", producer = "thread (64,0,0) waits at ",
-                      end = ": no thread can go on";
+                      end = ": no thread can continue";
     EXPECT_TRUE(says(run_it<Bug::wrong_parity>(),
                      {consumer, at(74), " for the end of phase 0 of the mbarrier at byte 4096 of ",
                       "(initialised at ", at(40), "), where 0 of 1 arrivals have come; ", producer,

@@ -1,4 +1,4 @@
-// What the driver's twin and make_map refuse: each limit at its border.
+// Refusals of the driver's twin and make_map: each limit at its border.
 #include <gtest/gtest.h>
 
 #include "tests/simt/hopper/hopper_test.h"

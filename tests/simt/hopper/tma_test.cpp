@@ -1,5 +1,6 @@
-// TMA's boxes and stmatrix against plain loops: tiles of 1 to 5 dimensions, inside, across and outside
-// the tensor, with element strides and each swizzle; pixels of convolutions; reductions; bulk copies.
+// TMA's boxes and stmatrix against plain loops: tiles of 1 to 5 dimensions, inside, across and
+// outside the tensor, with element strides and each swizzle; pixels of convolutions; reductions;
+// bulk copies.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -54,8 +55,8 @@ class SimtTma : public SimtHopper {
   void check_tile(ElementType type, Swizzle swizzle);
 };
 
-// Where element `i` of row `row` stands, by the pattern as NVIDIA draws it: 16-byte piece p of a span
-// in row r of the pattern (a row is 128 bytes) exchanges with p xor r.
+// The place of element `i` of row `row` stands, by the pattern as NVIDIA draws it: 16-byte piece p
+// of a span in row r of the pattern (a row is 128 bytes) exchanges with p xor r.
 size_t place(size_t row, size_t element, size_t row_bytes, size_t size, Swizzle swizzle) {
   const size_t byte = row * row_bytes + element * size;
   const size_t span = swizzle == Swizzle::none ? 0 : size_t{16} << int(swizzle);
