@@ -24,7 +24,7 @@ class Block:
 
     def __init__(self):
         try:
-            pointer = gdb.parse_and_eval("'simt::(anonymous namespace)::block'")
+            pointer = gdb.parse_and_eval("'simt::Block::current_'")
         except gdb.error as e:
             raise gdb.GdbError(f"cuda: is this a running program on the stand-in? ({e})") from None
         if not pointer:
