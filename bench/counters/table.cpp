@@ -54,6 +54,23 @@ std::string tma_table(const std::map<std::string, simt::Counters>& kernels) {
   return all;
 }
 
+// Multiply-adds of warpgroups by shape, and their reads of shared memory.
+std::string wgmma_table(const std::map<std::string, simt::Counters>& kernels) {
+  std::string all;
+  for (const auto& [name, c] : kernels) {
+    std::string shapes;
+    for (size_t i = 0; i < c.wgmma.size(); ++i)
+      if (c.wgmma[i]) shapes += text(" %zu:%lu", 8 * (i + 1), c.wgmma[i]);
+    if (shapes.empty()) continue;
+    if (all.empty())
+      all = text("\n%-58s %9s %9s %8s  %s\n", "kernel with wgmma", "GFLOP", "turns", "conflict",
+                 "N of m64nNk16: runs");
+    all += text("%-58s %9.3f %9lu %8lu %s\n", name.c_str(), double(c.wgmma_flops()) / 1e9,
+                c.wgmma_reads.wavefronts, c.wgmma_reads.conflicts, shapes.c_str());
+  }
+  return all;
+}
+
 std::string operation_line(const OperationCounts& o) {
   const simt::Counters c = o.all();
   return text("%-31s %-52s %5d %8lu %9.3f %9.3f %9.3f %6.3f\n", o.name.c_str(), o.shape.c_str(),
@@ -75,7 +92,7 @@ std::string kernel_table(const std::map<std::string, simt::Counters>& kernels) {
               "runs", "requests", "/req", "%used", "%part", "MB by L2", "MB moved", "shared",
               "turns", "conflict", "ldmatrix", "confl.", "mma", "barrier", "shuffles", "atomic");
   for (const auto& [name, counters] : kernels) all += kernel_line(name, counters);
-  return all + tma_table(kernels);
+  return all + tma_table(kernels) + wgmma_table(kernels);
 }
 
 std::string table(const Step& step, const StepCounts& counts) {

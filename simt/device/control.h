@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -24,6 +25,12 @@ inline unsigned seed = 1;
 // at once; random, each drawn; as_order: as Order says of copies.
 enum class Delivery { as_order, late, early, random };
 inline Delivery delivery = Delivery::as_order;
+// Whether copies land early; empty: each is drawn.
+inline std::optional<bool> lands_early() {
+  const bool by_order = delivery == Delivery::as_order;
+  if (delivery == Delivery::random || (by_order && order == Order::random)) return {};
+  return by_order ? order == Order::reverse : delivery == Delivery::early;
+}
 
 // How products of 16-bit factors are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere
 // {8, 1}, Hopper {16, 2}; {0, 0}: rounded to nearest, in order.

@@ -32,10 +32,11 @@ void add_elements(CUtensorMapDataType, void* to, const void* from, size_t n);
 bool can_add(CUtensorMapDataType);
 
 // The place of a byte of the box, as a distance from address 0: the swizzle exchanges 16-byte
-// pieces by bits 7-9 of the address, so the pattern begins at a multiple of 8 spans.
-constexpr uintptr_t swizzled(uintptr_t address, unsigned span_bytes) {
-  const uintptr_t pieces = span_bytes / 16;  // 0, 2, 4, 8
-  return pieces ? address ^ ((address >> 7 & (pieces - 1)) << 4) : address;
+// pieces by bits 7-9 of the address, less `base`, so the pattern begins at a multiple of 8 spans. A
+// span of 0 or 16 bytes has none.
+constexpr uintptr_t swizzled(uintptr_t address, unsigned span_bytes, unsigned base = 0) {
+  const uintptr_t pieces = span_bytes / 16;  // 0, 1, 2, 4, 8
+  return pieces ? address ^ ((((address >> 7) - base) & (pieces - 1)) << 4) : address;
 }
 
 }  // namespace simt

@@ -56,6 +56,17 @@ void check_inside(const void* p, size_t bytes, const char* who, Site site) {
   block().check_shared_range(p, bytes, who, site);
 }
 
+void check_bulk(const void* global, const void* shared, unsigned bytes, const char* who,
+                Site site) {
+  block().check_aligned(global, 16, who, site);
+  block().check_aligned(shared, 16, who, site);
+  if (bytes % 16 || !bytes)
+    block().fail("calls cp.async.bulk for " + std::to_string(bytes) +
+                     " bytes, but it copies multiples of 16,",
+                 site);
+  check_inside(shared, bytes, who, site);
+}
+
 }  // namespace
 
 // ---- mbarrier ----------------------------------------------------------------------------------
@@ -109,13 +120,7 @@ void tensor_store(const CUtensorMap& map, const void* shared, const int* at, uns
 
 void bulk_load(void* shared, const void* global, unsigned bytes, uint64_t* mbarrier, Site site) {
   const char* const who = "cp.async.bulk load";
-  block().check_aligned(global, 16, who, site);
-  block().check_aligned(shared, 16, who, site);
-  if (bytes % 16 || !bytes)
-    block().fail("calls cp.async.bulk for " + std::to_string(bytes) +
-                     " bytes, but it copies multiples of 16,",
-                 site);
-  check_inside(shared, bytes, who, site);
+  check_bulk(global, shared, bytes, who, site);
   Hopper::here().tma.load(
       {shared, bytes},
       [=](unsigned char* to) {
@@ -127,13 +132,7 @@ void bulk_load(void* shared, const void* global, unsigned bytes, uint64_t* mbarr
 
 void bulk_store(void* global, const void* shared, unsigned bytes, Site site) {
   const char* const who = "cp.async.bulk store";
-  block().check_aligned(global, 16, who, site);
-  block().check_aligned(shared, 16, who, site);
-  if (bytes % 16 || !bytes)
-    block().fail("calls cp.async.bulk for " + std::to_string(bytes) +
-                     " bytes, but it copies multiples of 16,",
-                 site);
-  check_inside(shared, bytes, who, site);
+  check_bulk(global, shared, bytes, who, site);
   Hopper::here().tma.store(
       {shared, bytes},
       [=](const unsigned char* from) {

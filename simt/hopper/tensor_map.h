@@ -1,54 +1,11 @@
-// CUDA's tensor maps, which tell TMA what a tensor and a box of it look like: what the driver's
-// calls accept, and what a map of the stand-in holds. A map is a kernel's argument, so each number
-// that is not the address stays below the addresses of host memory (check_argument).
+// Tensor maps, which tell TMA what a tensor and a box of it look like: what the driver's calls
+// (simt/include/cuda.h) accept, and what a map of the stand-in holds. A map is a kernel's argument,
+// so each number that is not the address stays below the addresses of host memory (check_argument).
 #pragma once
 #include <cstdint>
 #include <string>
 
-inline namespace simt_cuda {
-
-struct alignas(64) CUtensorMap {
-  uint64_t opaque[16];
-};
-
-enum CUtensorMapDataType {
-  CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,
-  CU_TENSOR_MAP_DATA_TYPE_UINT16,
-  CU_TENSOR_MAP_DATA_TYPE_UINT32,
-  CU_TENSOR_MAP_DATA_TYPE_INT32,
-  CU_TENSOR_MAP_DATA_TYPE_UINT64,
-  CU_TENSOR_MAP_DATA_TYPE_INT64,
-  CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-  CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-  CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
-  CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-  CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
-  CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
-  CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
-};
-enum CUtensorMapInterleave {
-  CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
-  CU_TENSOR_MAP_INTERLEAVE_16B,
-  CU_TENSOR_MAP_INTERLEAVE_32B,
-};
-enum CUtensorMapSwizzle {
-  CU_TENSOR_MAP_SWIZZLE_NONE = 0,
-  CU_TENSOR_MAP_SWIZZLE_32B,
-  CU_TENSOR_MAP_SWIZZLE_64B,
-  CU_TENSOR_MAP_SWIZZLE_128B,
-};
-enum CUtensorMapL2promotion {
-  CU_TENSOR_MAP_L2_PROMOTION_NONE = 0,
-  CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
-  CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-};
-enum CUtensorMapFloatOOBfill {
-  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
-  CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
-};
-
-}  // namespace simt_cuda
+#include "simt/include/cuda.h"
 
 namespace simt {
 

@@ -16,17 +16,7 @@ void Tma::begin() {
 }
 
 Tma::When Tma::draw() {
-  switch (delivery) {
-    case Delivery::early:
-      return When::early;
-    case Delivery::late:
-      return When::late;
-    case Delivery::random:
-      break;
-    case Delivery::as_order:
-      if (order == Order::forward) return When::late;
-      if (order == Order::reverse) return When::early;
-  }
+  if (const auto early = lands_early()) return *early ? When::early : When::late;
   constexpr When each[]{When::early, When::late, When::some_time};
   return each[hopper_.block.random() % 3];
 }
@@ -64,16 +54,12 @@ bool Tma::completes_on(const uint64_t* mbarrier) const {
 
 bool Tma::land_one() {
   if (loads_.empty()) return false;
-  const bool first =
-      delivery == Delivery::late || (delivery == Delivery::as_order && order == Order::forward);
-  land(first ? 0 : hopper_.block.random() % loads_.size());
+  land(lands_early() ? 0 : hopper_.block.random() % loads_.size());
   return true;
 }
 
 void Tma::drift() {
-  if (loads_.empty() || delivery == Delivery::late || delivery == Delivery::early ||
-      (delivery == Delivery::as_order && order != Order::random))
-    return;
+  if (loads_.empty() || lands_early()) return;
   if (hopper_.block.random() % 16 == 0) land(hopper_.block.random() % loads_.size());
 }
 

@@ -26,20 +26,6 @@ WgmmaOperand operand_b(const WgmmaCall& c) {
   return {MatrixDescriptor::of(c.b_descriptor), c.shape.columns, c.shape.b_is_mn_major};
 }
 
-bool is_drawn_early(Block& block) {
-  switch (delivery) {
-    case Delivery::early:
-      return true;
-    case Delivery::late:
-      return false;
-    case Delivery::random:
-      break;
-    case Delivery::as_order:
-      if (order != Order::random) return order == Order::reverse;
-  }
-  return block.random() % 2;
-}
-
 }  // namespace
 
 void Wgmmas::begin() {
@@ -160,7 +146,10 @@ void Wgmmas::issue(const std::array<WgmmaCall, 32>& calls, Site site) {
       part.a_at[i] = calls[i].a;
       std::memcpy(part.a[i], calls[i].a, sizeof part.a[i]);
     }
-  if (!d->flies()) d->begin_flight(is_drawn_early(block));
+  if (!d->flies()) {
+    const auto early = lands_early();
+    d->begin_flight(early ? *early : block.random() % 2);
+  }
   d->last = group.warp[w].issued - 1;
   if (!d->is_early()) return;
   compute(op, w, 1);
@@ -212,7 +201,6 @@ const Wgmmas::Area& Wgmmas::area_of(const WgmmaOperand& operand, const char* whi
 // Each warp's read is checked; the range is held once, for all of them.
 void Wgmmas::read_operands(Operation& op, bool is_first, Site site) {
   find_areas();
-  const unsigned me = hopper_.block.running().id;
   const auto read = [&](const WgmmaOperand& operand, const char* which) {
     const Area& area = area_of(operand, which, site);
     if constexpr (counting)
@@ -225,9 +213,8 @@ void Wgmmas::read_operands(Operation& op, bool is_first, Site site) {
       }
     for (const auto [begin, end] : operand.ranges()) {
       const Bytes bytes{area.data + (begin - area.address), end - begin};
-      hopper_.proxy.note(bytes, me);
-      hopper_.proxy.read(bytes, which, site);
-      if (is_first) op.reads.push_back({bytes, hopper_.proxy.hold(bytes, which, site)});
+      async_read(bytes, which, site);
+      if (is_first) op.reads.push_back(hold_read(bytes, which, site));
     }
   };
   if (!op.call.a) read(operand_a(op.call), "wgmma's A");
@@ -322,11 +309,7 @@ void Wgmmas::finish(Warpgroup& group, size_t end) {
       while (w + count < warps && !op.part[w + count].is_done) ++count;
       if (count) compute(op, w, count), w += count;
     }
-    for (const auto& [bytes, hold] : op.reads) {
-      hopper_.proxy.note(bytes,
-                         hopper_.block.running().id);  // a store of its own there is an error
-      hopper_.proxy.release(hold);
-    }
+    for (const Hold hold : op.reads) release_read(hold);
   }
 }
 

@@ -72,7 +72,7 @@ class Wgmmas {
     WgmmaCall call;
     Site site;
     unsigned issuer;  // the thread
-    std::vector<std::pair<Bytes, Hold>> reads{};
+    std::vector<Hold> reads{};
     bool is_finished = false;
     Part part[4]{};
   };

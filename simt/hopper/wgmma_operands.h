@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "simt/hopper/box.h"
+
 namespace simt {
 
 constexpr unsigned wgmma_k = 16, wgmma_rows = 64, wgmma_most_columns = 256;
@@ -18,9 +20,8 @@ struct MatrixDescriptor {
   bool has_unknown_bits;            // which hardware requires to be 0
 
   static MatrixDescriptor of(uint64_t bits);
-  // Bits 4 ... 6 of an address, exclusive-or as many bits from 7 on.
   uint32_t swizzled(uint32_t address) const {
-    return address ^ (((address >> 7) - base) & (row_bytes / 16 - 1)) << 4;
+    return static_cast<uint32_t>(simt::swizzled(address, row_bytes, base));
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "simt/hopper/tensor_map.h"
 #include "simt/host/error.h"
 #include "simt/include/cuda_runtime.h"
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/hopper/ptx_tma.cuh"
+#include "kernels/cuda/hopper/ptx_wgmma.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "simt/counters/counters.h"
@@ -222,6 +223,38 @@ TEST(Counters, TmaCopiesTouchSectorsWithoutRequests) {
   EXPECT_EQ(c.requests(), 0u);
   EXPECT_EQ(c.sectors_read, 3u);
   EXPECT_EQ(c.sectors_written, 2u);
+}
+
+// ---- wgmma --------------------------------------------------------------------------------------
+struct Operands {
+  alignas(1024) char a[64 * 128], b[32 * 128];
+};
+__global__ void products_of_warpgroups() {
+  auto& s = shared<Operands>();
+  const uint64_t a = wgmma_descriptor(s.a, Swizzle::b128, 1024),
+                 b = wgmma_descriptor(s.b, Swizzle::b128, 1024);
+  float wide[16], narrow[4];
+  wgmma_fence(wide, narrow);
+  wgmma_mma_async<__half>(wide, a, b, false);
+  wgmma_mma_async<__half>(wide, wgmma_advance(a, 32), wgmma_advance(b, 32), true);
+  wgmma_mma_async<__half>(narrow, a, b, false);
+  wgmma_commit_group();
+  wgmma_wait_group<0>(wide, narrow);
+}
+TEST(Counters, WgmmasAreCountedByShapeOnceForEachWarpgroup) {
+  setenv("SIMT_ARCH", "sm_90", 1);
+  const auto c = counts_of<products_of_warpgroups>(1, 256, sizeof(Operands));
+  unsetenv("SIMT_ARCH");
+  EXPECT_EQ(c.wgmma[32 / 8 - 1], 4u);
+  EXPECT_EQ(c.wgmma[8 / 8 - 1], 2u);
+  EXPECT_EQ(c.wgmma_flops(), 2u * 64 * 16 * (4 * 32 + 2 * 8));
+  EXPECT_EQ(c.wgmma_reads.requests, 12u);
+  EXPECT_EQ(c.wgmma_reads.wavefronts, 4u * (16 + 8) + 2 * (16 + 2));
+  EXPECT_EQ(c.wgmma_reads.conflicts, 0u);
+  const auto named = simt::named_numbers(c);
+  EXPECT_EQ(named.at("wgmma m64n32k16"), 4u);
+  EXPECT_EQ(named.at("wgmma m64n8k16"), 2u);
+  EXPECT_EQ(named.at("wgmma reads"), 12u);
 }
 
 // ---- Instructions of warps ----------------------------------------------------------------------

@@ -22,7 +22,6 @@ __global__ void hopper_loads(const __grid_constant__ CUtensorMap map1,
                              float* out) {
   auto& s = shared<Shared>();
   if (threadIdx.x == 0) {
-    prefetch_tensormap(map1);
     mbarrier_init(&s.full, 1);
     mbarrier_init(&s.empty, 2);
     fence_mbarrier_init();

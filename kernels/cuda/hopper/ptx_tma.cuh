@@ -52,7 +52,7 @@ __device__ void cp_async_bulk_tensor(void* shared, const CUtensorMap& map, uint6
   }
 }
 // Pixels of a convolution's input, from the one at `at`, each moved by the filter tap's `offset` (W
-// first): map.h's Im2colTensor says which follow.
+// first): tensor_map.h's Im2colTensor says which follow.
 template <int rank>
 __device__ void cp_async_bulk_tensor_im2col(void* shared, const CUtensorMap& map,
                                             uint64_t* mbarrier, const int (&at)[rank],
@@ -82,84 +82,50 @@ __device__ void cp_async_bulk_tensor_im2col(void* shared, const CUtensorMap& map
         : "memory");
   }
 }
-// A box to a tiled tensor.
-template <int rank>
-__device__ void cp_async_bulk_tensor_store(const CUtensorMap& map, const void* shared,
-                                           const int (&at)[rank]) {
-  static_assert(rank >= 1 && rank <= 5);
-  if constexpr (!has_sm90a) {
-    __trap();
-  } else if constexpr (rank == 1) {
-    asm volatile(
-        "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group "
-        "[%0, {%2}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0])
-        : "memory");
-  } else if constexpr (rank == 2) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
-        "[%0, {%2, %3}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1])
-        : "memory");
-  } else if constexpr (rank == 3) {
-    asm volatile(
-        "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
-        "[%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2])
-        : "memory");
-  } else if constexpr (rank == 4) {
-    asm volatile(
-        "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
-        "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
-        : "memory");
-  } else if constexpr (rank == 5) {
-    asm volatile(
-        "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group "
-        "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
-        : "memory");
+// cp_async_bulk_tensor_store: a box to a tiled tensor. cp_reduce_async_bulk_tensor_add: the same,
+// added to what is there; sums of floats depend on the order of blocks.
+#define BV_TENSOR_STORE(name, instruction, kind)                                                \
+  template <int rank>                                                                           \
+  __device__ void name(const CUtensorMap& map, const void* shared, const int(&at)[rank]) {      \
+    static_assert(rank >= 1 && rank <= 5);                                                      \
+    if constexpr (!has_sm90a) {                                                                 \
+      __trap();                                                                                 \
+    } else if constexpr (rank == 1) {                                                           \
+      asm volatile(instruction ".1d.global.shared::cta" kind                                    \
+                               ".bulk_group "                                                   \
+                               "[%0, {%2}], [%1];" ::"l"(&map),                                 \
+                   "r"(shared_address(shared)), "r"(at[0])                                      \
+                   : "memory");                                                                 \
+    } else if constexpr (rank == 2) {                                                           \
+      asm volatile(instruction ".2d.global.shared::cta" kind                                    \
+                               ".bulk_group "                                                   \
+                               "[%0, {%2, %3}], [%1];" ::"l"(&map),                             \
+                   "r"(shared_address(shared)), "r"(at[0]), "r"(at[1])                          \
+                   : "memory");                                                                 \
+    } else if constexpr (rank == 3) {                                                           \
+      asm volatile(instruction ".3d.global.shared::cta" kind                                    \
+                               ".bulk_group "                                                   \
+                               "[%0, {%2, %3, %4}], [%1];" ::"l"(&map),                         \
+                   "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2])              \
+                   : "memory");                                                                 \
+    } else if constexpr (rank == 4) {                                                           \
+      asm volatile(instruction ".4d.global.shared::cta" kind                                    \
+                               ".bulk_group "                                                   \
+                               "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),                     \
+                   "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])  \
+                   : "memory");                                                                 \
+    } else if constexpr (rank == 5) {                                                           \
+      asm volatile(instruction ".5d.global.shared::cta" kind                                    \
+                               ".bulk_group "                                                   \
+                               "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(&map),                 \
+                   "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), \
+                   "r"(at[4])                                                                   \
+                   : "memory");                                                                 \
+    }                                                                                           \
   }
-}
-// The same, added to what is there. Sums of floats depend on the order of blocks.
-template <int rank>
-__device__ void cp_reduce_async_bulk_tensor_add(const CUtensorMap& map, const void* shared,
-                                                const int (&at)[rank]) {
-  static_assert(rank >= 1 && rank <= 5);
-  if constexpr (!has_sm90a) {
-    __trap();
-  } else if constexpr (rank == 1) {
-    asm volatile(
-        "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group "
-        "[%0, {%2}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0])
-        : "memory");
-  } else if constexpr (rank == 2) {
-    asm volatile(
-        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group "
-        "[%0, {%2, %3}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1])
-        : "memory");
-  } else if constexpr (rank == 3) {
-    asm volatile(
-        "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group "
-        "[%0, {%2, %3, %4}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2])
-        : "memory");
-  } else if constexpr (rank == 4) {
-    asm volatile(
-        "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group "
-        "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3])
-        : "memory");
-  } else if constexpr (rank == 5) {
-    asm volatile(
-        "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group "
-        "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(&map),
-        "r"(shared_address(shared)), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]), "r"(at[4])
-        : "memory");
-  }
-}
+BV_TENSOR_STORE(cp_async_bulk_tensor_store, "cp.async.bulk.tensor", ".tile")
+BV_TENSOR_STORE(cp_reduce_async_bulk_tensor_add, "cp.reduce.async.bulk.tensor", ".add.tile")
+#undef BV_TENSOR_STORE
 // Bytes that lie side by side: a multiple of 16, as the addresses are.
 __device__ inline void cp_async_bulk(void* shared, const void* global, unsigned bytes,
                                      uint64_t* mbarrier) {
@@ -199,13 +165,6 @@ template <int pending>
 __device__ void cp_async_bulk_wait_group_read() {
   if constexpr (has_sm90a)
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
-  else
-    __trap();
-}
-// Fetches a map before its first use.
-__device__ inline void prefetch_tensormap(const CUtensorMap& map) {
-  if constexpr (has_sm90a)
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
   else
     __trap();
 }
@@ -249,7 +208,6 @@ template <int pending>
 void cp_async_bulk_wait_group_read() {
   ::simt::bulk_wait(pending, true);
 }
-inline void prefetch_tensormap(const CUtensorMap&) {}
 #endif
 
 }  // namespace bv::BAREVISION_GPU

@@ -18,12 +18,12 @@ enum class NoMap {
   fits,
   no_tma,         // the GPU is older than sm_90
   rank,           // not 1 to 5; im2col: 3 to 5
-  address,        // null or no multiple of 16
+  address,        // null or not a multiple of 16
   size,           // a dimension below 1 or above 2^32
-  stride,         // no multiple of 16 bytes, or 2^40 and more
+  stride,         // not a multiple of 16 bytes, or 2^40 and more
   step,           // element strides outside 1 to 8
   box,            // tiled: outside 1 to 256; im2col: channels to 256, pixels to 1024
-  row_bytes,      // the box's innermost dimension: no multiple of 16 bytes
+  row_bytes,      // the box's innermost dimension: not a multiple of 16 bytes
   swizzle_bytes,  // ... or other than the swizzle's span
   corners,        // im2col: beyond the range of this rank, or an empty box
 };
