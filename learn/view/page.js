@@ -1,31 +1,42 @@
-// Of learn/view/view's pages: the source with its counts, what a reader chooses.
+// The pages of learn/view/view: the source with its counts, what a reader chooses.
 // ---- A version of a kernel: its source, lists, pictures ------------------------------------------
+// Of a line with several accesses, the worst.
+function worstCell(l, name, of, words, cell) {
+  const worst = worstAccess(l, name, of);
+  if (!worst) return [""];
+  const differ = l.accesses.some(a => a[of] && words(a) !== words(worst));
+  return [(differ ? worst.line.kind.replace("_", ".") + " " : "") + cell(worst),
+    l.accesses.filter(a => a[of]).map(a => `${a.words}: ${words(a)} ${name} a request, in all ` +
+      `${whole(a[name])} where ${whole(a[name] - spared[name](a))} would do`).join("; ")];
+}
+const cost = (l, name) => l.accesses.reduce((n, a) => n + spared[name](a), 0);
+// [head, title, (line, work) => [words, title, grade], unit where there is no head]
 const columns = [
   ["line", "", () => ""],
-  ["warps", "how often warps execute the line", l => [short(l.warps), "", `${whole(l.warps)} times`]],
+  ["warps", "how often warps execute the line", l => [short(l.warps), `${whole(l.warps)} times`]],
   ["requests", "to global memory: a warp's access by one instruction",
-    l => [short(l.requests || 0), "", l.requests ? `${whole(l.requests)} requests` : ""]],
-  ["sectors /req", "sectors of 32 bytes that a request touches", l => !l.requests ? [""] :
-    [one(l.sectors / l.requests), grade(l.sectors, l.needed),
-      `${whole(l.sectors)} sectors; ${whole(l.needed)} would hold what is asked for`]],
-  ["bytes used", "of the bytes in these sectors", l => !l.requests ? [""] :
-    [percent(l.used / (32 * l.sectors)), grade(l.sectors, l.needed),
-      `${whole(l.used)} of ${whole(32 * l.sectors)} bytes`]],
-  ["turns /req", "in shared memory", l => !l.sharedRequests ? [""] :
-    [one(l.turns / l.sharedRequests), grade(l.turns, turnsLeast(l)),
-      `${whole(l.turns)} turns of ${whole(l.sharedRequests)} requests; ${whole(turnsLeast(l))} would do`]],
-  ["lanes idle", "lanes that take no part", l => l.idle < .0005 ? [""] :
-    [l.idle < .01 ? "<1%" : percent(l.idle), l.idle >= .25 ? "bad" : l.idle >= .02 ? "warn" : "",
-      `of 32 lanes ${one(32 * (1 - l.idle))} take part`]],
+    l => [short(l.requests || 0), l.requests ? `${whole(l.requests)} requests` : ""]],
+  ["sectors /\u00a0needed", "sectors of 32 bytes that a request touches / that would hold what it asks for",
+    (l, work) => [...worstCell(l, "sectors", "requests", sectorsOf, sectorsOf),
+      grade("sectors", cost(l, "sectors"), work)]],
+  ["bytes used", "of the bytes in these sectors", l => worstCell(l, "sectors", "requests", sectorsOf,
+    a => percent(a.used / (32 * a.sectors)))],
+  ["turns /\u00a0needed", "turns in shared memory that a request takes / without bank conflicts",
+    (l, work) => [...worstCell(l, "turns", "sharedRequests", turnsOf, turnsOf),
+      grade("turns", cost(l, "turns"), work)]],
+  ["lanes idle", "lanes that take no part", (l, work) => l.idle < .0005 ? [""] :
+    [l.idle < .01 ? "<1%" : percent(l.idle), `of 32 lanes ${one(32 * (1 - l.idle))} take part`,
+      grade("lanes", idleCost(l), work)]],
 ];
-const grade = (is, least) => is >= 2 * least ? "bad" : is > 1.02 * least ? "warn" : "";
+// The names that make counters prints, but for two that would be taken for sums over requests.
+const counterName = name => name.replace(/^sectors (read|written)$/, "distinct $&");
 const threes = d => d[2] > 1 ? d.join(" × ") : d[1] > 1 ? `${d[0]} × ${d[1]}` : d[0];
 
 class Pane {
   constructor(root, version, number) {
     Object.assign(this, {root, version, number, kernelAt: 0, lane: 0, most: 8});
     root.innerHTML = `<h2></h2><div class="tabs kernels"></div><p class="facts"></p>
-<div class="tiles"></div><h3>Worst lines</h3><div class="worst"></div>
+<div class="tiles"></div><h3>Worst lines<span class="all"></span></h3><div class="worst"></div>
 <div class="work"><div><div class="tabs files"></div><div class="scroll source"></div></div>
 <div class="look" aria-live="polite"></div></div>
 <h3>A block's warps, from barrier to barrier</h3><div class="bar"></div><div class="time"></div>`;
@@ -40,18 +51,31 @@ class Pane {
         this.part(".says").textContent = title.textContent;
       if (lanes !== undefined) this.hovered = +lanes.split(",")[0];
     });
-    this.show(0);
+    this.lists = findings(version);
+    const worst = worstOf(this.lists);
+    this.show(worst ? worst.kernel : 0);
   }
   get kernel() { return this.version.kernels[this.kernelAt]; }
-  show(kernelAt, file = this.version.main) {
+  show(kernelAt, file) {
+    const worst = worstOf(this.lists, x => x.kernel === kernelAt && (file === undefined || x.file === file));
+    file ??= worst ? worst.file : this.version.main;
     this.kernelAt = kernelAt, this.file = file;
-    const k = this.kernel, c = k.counters;
+    const k = this.kernel, c = k.counters, work = workOf(k);
     this.lines = linesOf(k, file);
-    const tabs = (items, chosen, kind, first = 0) => items.length < 2 ? "" : items.map((words, i) => [i,
-      `<button data-${kind}="${i}" aria-pressed="${i === chosen}">${esc(words)}</button>`])
-      .sort((a, b) => (b[0] === first) - (a[0] === first)).map(x => x[1]).join("");
-    this.part("h2").textContent = this.version.title + (this.version.kernels.length > 1 ? "" : ": " + k.name);
-    this.part(".kernels").innerHTML = tabs(this.version.kernels.map(x => x.name), kernelAt, "kernel");
+    const tabs = (items, chosen, kind, first = 0, mark = () => "") => items.length < 2 ? "" :
+      items.map((words, i) => [i, `<button data-${kind}="${i}" aria-pressed="${i === chosen}">` +
+        `${esc(words)}${mark(i)}</button>`])
+        .sort((a, b) => (b[0] === first) - (a[0] === first)).map(x => x[1]).join("");
+    const mark = i => {
+      const found = Object.values(this.lists).flat().filter(x => x.kernel === i && x.grade);
+      const kind = found.some(x => x.grade === "bad") ? "bad" : "warn", n = found.length;
+      return n ? ` <span class="mark ${kind}" title="${plural(n, "finding")}">${n}</span>` : "";
+    };
+    const {title, kernels} = this.version;
+    this.part("h2").textContent = [versions.length > 1 ? title : "", kernels.length > 1 ? "" : k.name]
+      .filter(words => words).join(": ");
+    this.part(".all").textContent = kernels.length > 1 ? " of all kernels" : "";
+    this.part(".kernels").innerHTML = tabs(this.version.kernels.map(x => x.name), kernelAt, "kernel", 0, mark);
     this.part(".files").innerHTML = tabs(this.version.files.map(x => x.path), file, "file",
       this.version.main);
     const blocks = k.grid[0] * k.grid[1] * k.grid[2], all = k.kept.length === blocks;
@@ -60,39 +84,48 @@ class Pane {
       `addresses are kept of ${all ? "all blocks" : "blocks " + k.kept.join(", ")}` +
       `${c.launches > 1 ? " of the first launch" : ""}. ${esc(this.version.left_out || "")}</span>`;
     const requests = c["load requests"] + c["store requests"];
-    const sectors = c["load sectors"] + c["store sectors"];
-    const tiles = [["requests", requests], ["sectors", sectors], ["sectors /req", share(sectors, requests)],
-      ["MB moved", (c["sectors read"] + c["sectors written"]) * 32e-6], ["shared requests", c["shared requests"]],
-      ["turns", c["shared turns"]], ["conflicts", c["shared conflicts"] + c["ldmatrix conflicts"]],
+    const tiles = [["requests", requests], ["sectors requested", c["load sectors"] + c["store sectors"]],
+      ["sectors needed", work.sum.needed], ["sectors a request", sectorsOf({...work.sum, requests})],
+      ["distinct sectors", c["sectors read"] + c["sectors written"], "each once a launch, however " +
+        "often it is requested: what memory moves if the L2 cache keeps it"],
+      ["shared requests", c["shared requests"]], ["turns", c["shared turns"]],
+      ["conflicts", c["shared conflicts"] + c["ldmatrix conflicts"]],
       ["ldmatrix", c["ldmatrix requests"]], ["mma", c.mma], ["barriers", c.barriers],
       ["shuffles, votes", c.shuffles + c.votes], ["atomics", c.atomics], ["partial requests", c.partial]];
-    this.part(".tiles").innerHTML = tiles.filter(t => t[1]).map(([word, n]) => `<div class="tile">` +
-      `<span>${word}</span><b>${Number.isInteger(n) ? whole(n) : n.toFixed(2)}</b></div>`).join("");
-    const lists = worst(k, this.version.main), heads = {sectors: "Global memory: sectors too many",
-      turns: "Shared memory: bank conflicts", lanes: "Lanes that take no part"};
-    this.part(".worst").innerHTML = Object.entries(lists).map(([name, list]) => `<div><p class="soft">` +
-      `${heads[name]}</p>` + (list.length ? `<ol data-list="${name}">` : `<p>none</p>`) +
-      list.slice(0, 5).map(([, number, words, f]) => `<li><button data-line="${number}" data-in="${f}">` +
-      `<b>line ${number}</b> ${f === this.version.main ? "" : "of " + esc(this.version.files[f].path) + ", "}` +
-      `${esc(words)}</button></li>`).join("") + (list.length ? "</ol>" : "") + "</div>").join("");
+    this.part(".tiles").innerHTML = tiles.filter(t => t[1]).map(([word, n, title]) =>
+      `<div class="tile"${title ? ` title="${esc(title)}"` : ""}><span>${word}</span>` +
+      `<b>${typeof n === "number" ? whole(n) : n}</b></div>`).join("");
+    this.listWorst();
     const shown = columns.slice(1).filter(([, , value]) =>
-      Object.values(this.lines).some(l => value(l)[0]));
+      Object.values(this.lines).some(l => value(l, work)[0]));
     const rows = this.version.files[file].text.map((code, i) => {
       const l = this.lines[i + 1], cells = shown.map(([unit, , value]) => {
-        const [words, kind, title] = l ? value(l) : [""];
-        return `<td${words ? ` data-unit="${unit.replace(" /", "/")}"` : ""}${kind ? ` class="${kind}"` : ""}${title ? ` title="${esc(title)}"` : ""}>${words}</td>`;
+        const [words, title, kind] = l ? value(l, work) : [""];
+        return `<td${words ? ` data-unit="${unit.replace(/ .. ?needed/, "")}"` : ""}${words && kind ? ` class="${kind}"` : ""}${title ? ` title="${esc(title)}"` : ""}>${words}</td>`;
       });
       return `<tr${l ? ` class="has" tabindex="-1" data-line="${i + 1}"` : ""}><td class="no">${i + 1}</td>` +
-        `${cells.join("")}<td>${esc(code)}</td></tr>`;
+        `${cells.join("")}<td style="--in:${code.match(/^ */)[0].length}ch">${esc(code)}</td></tr>`;
     });
     this.part(".source").innerHTML = `<table class="code"><thead><tr>` + [columns[0], ...shown].map(([word, title]) =>
       `<th title="${esc(title)}">${word}</th>`).join("") + `<th>${esc(this.version.files[file].path)}</th>` +
       `</tr></thead><tbody>${rows.join("")}</tbody></table>`;
-    const first = [lists.sectors, lists.turns, lists.lanes].flat().find(item => item[3] === file);
     const drawn = Object.keys(this.lines).find(n => this.lines[n].executions);
-    this.choose(first ? first[1] : drawn || Object.keys(this.lines)[0], false);
+    this.choose(worst ? worst.number : drawn || Object.keys(this.lines)[0], false);
     this.block = k.kept[0];
     this.time();
+  }
+  // The worst lines of all kernels.
+  listWorst() {
+    const {kernels, files, main} = this.version;
+    const heads = {sectors: "Global memory: sectors too many", turns: "Shared memory: turns too many, " +
+      "by bank conflicts", lanes: "Lanes that take no part: executions lost"};
+    this.part(".worst").innerHTML = Object.entries(this.lists).map(([name, list]) => `<div><p class="soft">` +
+      `${heads[name]}</p>` + (list.length ? `<ol data-list="${name}">` : `<p>none</p>`) +
+      list.slice(0, 5).map(x => `<li><button data-line="${x.number}" data-in="${x.file}" ` +
+      `data-of="${x.kernel}"><span class="mark ${x.grade}">${whole(x.cost)}</span><span><b>` +
+      `${kernels.length > 1 ? esc(kernels[x.kernel].name) + ", " : ""}line ${x.number}</b> ` +
+      `${x.file === main ? "" : "of " + esc(files[x.file].path) + ", "}${esc(x.words)}</span></button></li>`)
+        .join("") + (list.length ? "</ol>" : "") + "</div>").join("");
   }
   choose(number, scrolls = true) {
     if (!this.lines[number]) return;
@@ -103,21 +136,30 @@ class Pane {
     const row = this.root.querySelector(`tr[data-line="${number}"]`);
     row.classList.add("chosen"), row.tabIndex = 0;
     if (scrolls) row.scrollIntoView({block: "nearest"});
-    else row.closest(".source").scrollTop = row.offsetTop - 120;
+    else {
+      const box = row.closest(".source"), top = x => x.getBoundingClientRect().top;
+      box.scrollTop += top(row) - top(box) - box.clientHeight / 3;
+    }
     const all = this.lines[number].all.map(i => this.kernel.lines[i]);
     this.parts = [...all.filter(line => line.samples.length || line.kind === "mma"),
       ...all.filter(line => !line.samples.length && line.kind !== "mma")];
-    const cost = line => Math.max(line.n[4] - line.n[6], line.n[10]);
-    this.parts.sort((a, b) => cost(b) - cost(a));
+    const tooMany = line => Math.max(line.n[4] - line.n[6], line.n[10]);
+    this.parts.sort((a, b) => tooMany(b) - tooMany(a));
     this.partAt = 0, this.wanted = {};
     this.look();
   }
   look() {
     const look = this.part(".look"), l = this.lines[this.line], line = this.parts[this.partAt];
+    const costs = p => {
+      const own = {};
+      add(own, p);
+      const words = own.requests ? sectorsOf(own) : turnsOf(own);
+      return isAccess(p) && words ? `: ${words}` : "";
+    };
     let html = `<h3>line ${this.line}: executed ${plural(l.warps, "time", whole)} by warps</h3>`;
     html += `<div class="tabs">` + this.parts.map((p, i) => `<button data-part="${i}" aria-pressed="` +
       `${i === this.partAt}">${p.kind.replace("_", ".")}${p.width ? ` of ${p.width} bytes` : ""}` +
-      `${isAccess(p) ? p.n[3] ? "" : ", shared" : ""}</button>`).join("") + "</div>";
+      `${isAccess(p) ? p.n[3] ? "" : ", shared" : ""}${costs(p)}</button>`).join("") + "</div>";
     if (!line) {
       look.innerHTML = html + `<p class="note">It touches no memory and waits for nobody.</p>`;
       return;
@@ -127,7 +169,8 @@ class Pane {
     if (line.via.length > 1) html += `<p class="note">from ${line.via.slice().reverse().map(esc).join(" → ")}</p>`;
     const s = this.sample(line);
     html += `<p>${plural(own.executions, "time", whole)}${isAccess(line) ? ", " : ": "}` + (own.requests ?
-      `${plural(own.sectors / own.requests, "sector")} a request, ${percent(own.used / (32 * own.sectors))} ` +
+      `${plural(own.sectors / own.requests, "sector")} a request` + (spared.sectors(own) > 0 ?
+        ` where ${one(own.needed / own.requests)} would do` : "") + `, ${percent(own.used / (32 * own.sectors))} ` +
       `of the bytes used` : own.sharedRequests ? `${plural(own.turns / own.sharedRequests, "turn")} each` :
       events[line.kind] || "") + (s && pattern(line, s) ? `; ${pattern(line, s)}` : "") + ".</p>";
     const select = (name, values, is) => `<label>${name}<select data-pick="${name}">` + values.map(v =>
@@ -186,8 +229,9 @@ class Pane {
     else if (on("file")) this.show(this.kernelAt, +on("file").dataset.file);
     else if (on("part")) this.partAt = +on("part").dataset.part, this.look();
     else if (on("line")) {
-      const row = on("line"), file = row.dataset.in;
-      if (file !== undefined && +file !== this.file) this.show(this.kernelAt, +file);
+      const row = on("line"), {in: file, of: kernel} = row.dataset;
+      if (kernel !== undefined && (+kernel !== this.kernelAt || +file !== this.file))
+        this.show(+kernel, +file);
       this.choose(row.dataset.line);
       if (row.tagName === "BUTTON" || innerWidth < 1100 && getSelection().isCollapsed)
         this.part(".look").scrollIntoView({block: "nearest"});
@@ -218,13 +262,13 @@ class Pane {
 }
 
 // ---- The page ------------------------------------------------------------------------------------
-// Of two versions, what each counts for all kernels.
+// What each of two versions counts for all kernels.
 function comparison([a, b]) {
   const sum = (version, name) => version.kernels.reduce((n, k) => n + k.counters[name], 0);
   const rows = Object.keys(a.kernels[0].counters).map(name => [name, sum(a, name), sum(b, name)])
     .filter(([, x, y]) => x || y);
   return `<table class="compare"><thead><tr><th></th><th>${esc(a.title)}</th><th>${esc(b.title)}</th>` +
-    `<th>ratio</th></tr></thead><tbody>` + rows.map(([name, x, y]) => `<tr><th>${name}</th><td>${whole(x)}` +
+    `<th>ratio</th></tr></thead><tbody>` + rows.map(([name, x, y]) => `<tr><th>${counterName(name)}</th><td>${whole(x)}` +
     `</td><td>${whole(y)}</td><td>${x ? (y / x).toFixed(2) : "-"}</td></tr>`).join("") + "</tbody></table>";
 }
 const {about, versions} = JSON.parse(document.getElementById("data").textContent);

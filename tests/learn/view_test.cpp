@@ -75,6 +75,11 @@ class View : public testing::Test {
     static const std::string page = page_of(make_view("FILE=tests/learn/patterns.cu"));
     return page;
   }
+  // faults.cu's page: healthy kernels, and some with a fault.
+  static const std::string& faults() {
+    static const std::string page = page_of(make_view("FILE=tests/learn/faults.cu"));
+    return page;
+  }
   static Ended view_kernel(const std::string& words) {
     return shell("learn/view/view --build " + build_folder() + " --counters " + counting_program() +
                  " --kernel " + words);
@@ -83,14 +88,19 @@ class View : public testing::Test {
     write_text(folder_ / "my.cu", code);
     return "FILE=" + folder_ / "my.cu";
   }
-  std::string drawn(const std::string& page, const std::string& script) {
+  // What <main> holds after the script, which may print words in [...] there by say().
+  std::string drawn(const std::string& page, const std::string& script, int width = 800) {
     write_text(folder_ / "page.html",
-               replaced(page, "</body>", "<script>" + script + "</script></body>"));
+               replaced(page, "</body>",
+                        "<script>const say = (...words) => "
+                        "document.querySelector('main').append(`[${words.join('|')}]`);" +
+                            script + "</script></body>"));
     const Ended end = shell(
         "timeout 300 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
         "--user-data-dir='" +
-        folder_ / "profile" + "' --enable-logging=stderr --dump-dom 'file://" +
-        folder_ / "page.html" + "' 2>'" + folder_ / "log" + "'");
+        folder_ / "profile" + "' --window-size=" + std::to_string(width) +
+        ",1000 --enable-logging=stderr --dump-dom 'file://" + folder_ / "page.html" + "' 2>'" +
+        folder_ / "log" + "'");
     EXPECT_EQ(end.code, 0);
     EXPECT_FALSE(has(contents(folder_ / "log"), "CONSOLE")) << contents(folder_ / "log");
     const size_t begin = end.output.find("<main");
@@ -242,6 +252,71 @@ TEST_F(View, PicturesAreThoseKnownByHand) {
     EXPECT_FALSE(has(dom, wrong)) << wrong;
 }
 
+// ---- Faults ------------------------------------------------------------------------------------
+TEST_F(View, OpensOnTheWorstLineAndListsThoseOfAllKernels) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed: make deps-dev";
+  const std::string dom = drawn(faults(), R"(
+    const pane = panes[0], here = () => say('at', pane.kernel.name, pane.line);
+    here();
+    for (const list of pane.root.querySelectorAll('[data-list]'))
+      say(list.dataset.list, ...[...list.children].map(x => x.textContent));
+    say(...[...pane.root.querySelectorAll('[data-kernel]')].map(x => x.textContent));
+    pane.part('[data-list=sectors] button').click();
+    here();
+    pane.part('[data-kernel="2"]').click();
+    here();)");
+  EXPECT_TRUE(has(dom, "[at|transpose|42]")) << "15,872 turns too many, the most";
+  EXPECT_TRUE(has(dom,
+                  "[sectors|14,336row_sums, line 17 load: touches 32 sectors where 4 hold what it "
+                  "needs; lanes are 1024 bytes apart|512shift, line 23 load: touches 5 sectors "
+                  "where 4 hold what it needs; neighbours, but they begin 4 bytes past a sector]"));
+  EXPECT_TRUE(has(dom, "[turns|15,872transpose, line 42 load: 32 turns where 1 would do"));
+  EXPECT_TRUE(has(dom, "[scale|row_sums 1|shift 1|block_sums 2|transpose 1]")) << "findings";
+  EXPECT_TRUE(has(dom, "[at|row_sums|17]"));
+  EXPECT_TRUE(has(dom, "[at|shift|23]"));
+}
+
+TEST_F(View, ColoursByCostAndShowsTheWorstAccessOfALine) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed: make deps-dev";
+  const std::string dom = drawn(faults(), R"(
+    const pane = panes[0];
+    const line = (kernel, number) => {
+      pane.show(kernel);
+      const cells = [...pane.part(`tr[data-line="${number}"]`).cells].slice(1, -1);
+      say(number, ...cells.filter(x => x.textContent).map(x => x.className + x.textContent));
+    };
+    line(0, 11); line(1, 17); line(2, 23); line(3, 34); line(4, 42);
+    pane.show(1);
+    say(...[...pane.root.querySelectorAll('.tile')].map(x => x.textContent));)");
+  EXPECT_TRUE(has(dom, "[11|512|1,024|4 / 4|100%]"));
+  EXPECT_TRUE(has(dom, "[17|512|512|bad32 / 4|13%]"));
+  // The store beside this load is as it should be: on average they would touch 4.5.
+  EXPECT_TRUE(has(dom, "[23|512|1,024|badload 5 / 4|load 80%]"));
+  // 31 lanes idle and 28 bytes of 32 unused, but once a block.
+  EXPECT_TRUE(has(dom, "[34|64|64|1 / 1|13%|97%]"));
+  EXPECT_TRUE(has(dom, "[42|512|512|4 / 4|100%|bad32 / 1]"));
+  EXPECT_TRUE(has(dom,
+                  "[requests514|sectors requested16,392|sectors needed2,056|"
+                  "sectors a request31.9 / 4|distinct sectors2,056"));
+}
+
+TEST_F(View, FitsScreensOfTwoWidths) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed: make deps-dev";
+  for (const int width : {1400, 390}) {
+    // The browser's window has at least 500 pixels.
+    const std::string dom =
+        drawn(faults(), "document.body.style.width = '" + std::to_string(width) + "px';" + R"(
+      panes[0].show(4);
+      const overflow = x => x.scrollWidth - x.clientWidth;
+      const box = panes[0].part('.source').getBoundingClientRect();
+      const row = panes[0].part('tr.chosen').getBoundingClientRect();
+      say(document.querySelector('main').clientWidth, overflow(document.querySelector('main')),
+        overflow(panes[0].part('.source')), row.top > box.top && row.bottom < box.bottom);)",
+              width);
+    EXPECT_TRUE(has(dom, "[" + std::to_string(width) + "|0|0|true]")) << dom.substr(dom.rfind('['));
+  }
+}
+
 TEST_F(View, IsReadByKeyboardAndComparesTwoVersions) {
   if (!has_browser()) GTEST_SKIP() << "chromium is not installed: make deps-dev";
   std::filesystem::copy("learn/matmul/v1.cu", folder_ / "one.cu");
@@ -266,6 +341,7 @@ TEST_F(View, IsReadByKeyboardAndComparesTwoVersions) {
   EXPECT_EQ(count(dom, "<section>"), 2u);
   EXPECT_EQ(count(dom, "<table class=\"compare\">"), 1u);
   EXPECT_TRUE(has(dom, "<th>load sectors</th>"));
+  EXPECT_TRUE(has(dom, "<th>distinct sectors read</th>"));
   EXPECT_EQ(count(dom, "\\[lane 7: "), 1u);
   EXPECT_EQ(count(dom, "\\[[0-9]+,3\\]"), 1u);
   EXPECT_TRUE(has(dom, "[1]"));
