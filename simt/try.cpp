@@ -12,7 +12,10 @@
 #include <sstream>
 #include <string>
 
+#include "simt/counters/counting.h"
+#include "simt/counters/lines.h"
 #include "simt/device/control.h"
+#include "simt/host/memory.h"
 #include "simt/races/races.h"
 
 namespace simt {
@@ -118,6 +121,18 @@ Asked& ask(const char* kernel, Site site) {
   Asked& asked = all_asked().emplace_back();
   asked.kernel = kernel, asked.site = site;
   return asked;
+}
+
+void tell([[maybe_unused]] const char* kernel, [[maybe_unused]] const std::vector<Passed>& all) {
+  if constexpr (counting) {
+    std::vector<KernelArgument> arguments;
+    for (const Passed& p : all)
+      if (const uintptr_t end = p.pointer ? host::device_memory().end_of(p.pointer) : 0)
+        arguments.push_back({reinterpret_cast<uintptr_t>(p.pointer), end, p.element_bytes});
+      else
+        arguments.emplace_back();
+    Lines::pass(kernel, std::move(arguments));
+  }
 }
 
 }  // namespace simt

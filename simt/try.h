@@ -5,6 +5,7 @@
 #include <concepts>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace simt {
 
@@ -16,6 +17,26 @@ struct Asked {
   std::string refusal{};
 };
 Asked& ask(const char* kernel, Site);  // lives as long as the program
+// A pointer among a launch's arguments, and the size of what it points to; else null, 0.
+struct Passed {
+  const void* pointer = nullptr;
+  size_t element_bytes = 0;
+};
+template <class T>
+Passed passed(T) {
+  return {};
+}
+template <class T>
+Passed passed(T* p) {
+  if constexpr (std::is_void_v<T>)
+    return {p, 1};
+  else if constexpr (std::is_object_v<T>)
+    return {p, sizeof(T)};
+  else
+    return {};
+}
+// So that a page (learn/view) names memory by the kernel's parameters.
+void tell(const char* kernel, const std::vector<Passed>&);
 
 // kernel<<<grid, block, shared_bytes, stream>>>(args...): Launcher(SIMT_KERNEL(kernel),
 // ...)(args...).
@@ -43,6 +64,7 @@ class Launcher {
       asked.ran.store(true, std::memory_order_relaxed);
       call(args...);
     };
+    tell(kernel_, {passed(args)...});
     cudaError_t error = cudaSuccess;
     ((error == cudaSuccess && (error = check(args))), ...);
     if (error == cudaSuccess)

@@ -41,6 +41,7 @@ class Memory {
       check(cudaMemcpy(p + at, values.data(), std::min(values.size(), bytes - at),
                        cudaMemcpyHostToDevice),
             "cudaMemcpy");
+    if (p) simt::label(p, t.name, t.floating ? size_of(t.dtype) : 0);
     return p;
   }
 

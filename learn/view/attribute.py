@@ -16,14 +16,48 @@ def plain_name(kernel):
 
 
 def is_stand_in(path):
-    return path.startswith(("simt/", "/usr/", "?", "kernels/cuda/launch.")) or not path
+    """A file of the tool, not of the kernel."""
+    return not path or path.startswith(("simt/", "/usr/", "?", "kernels/cuda/launch.", "bench/")) or \
+        re.fullmatch(r"learn/(exercises/)?\w+\.h", path)
+
+
+def parameters(kernel, texts):
+    """The names of the kernel's parameters, from its definition; [] if it isn't found."""
+    for text in texts:
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
+        for found in re.finditer(rf"\b{re.escape(plain_name(kernel))}\s*\(", text):
+            if "__global__" not in re.split(r"[;}]", text[:found.start()])[-1]:
+                continue
+            names, depth, begin = [], 0, found.end()
+            for at in range(begin, len(text)):
+                if depth == 0 and text[at] in ",)":
+                    word = re.search(r"(\w+)\s*(?:\[[^\]]*\]\s*)*$", text[begin:at].split("=")[0])
+                    names.append(word[1] if word else "")
+                    begin = at + 1
+                    if text[at] == ")":
+                        return names
+                depth += (text[at] in "(<[{") - (text[at] in ")>]}")
+    return []
+
+
+def name_by_parameters(samples, arguments, names):
+    """Names a sample's memory by the parameter that points to it: out[32]."""
+    if len(arguments) != len(names):
+        return
+    for sample in samples:
+        address = sample[6][0]
+        holding = [a for a in arguments if a[0] <= address < a[1]] if sample[4] < 0 else []
+        if holding:
+            begin, _, width = nearest = max(holding)
+            words = " = ".join(name for name, a in zip(names, arguments) if a == nearest)
+            sample[5] = f"{words}[{(address - begin) // width}]"
 
 
 class Attribution:
     """The lines of one program's kernels."""
 
-    def __init__(self, program, kernels):
-        self.program = program
+    def __init__(self, program, kernels, text):
+        self.program, self.text = program, text  # text: a path's lines
         self.files, self.homes = [], {}  # homes: of the kernels themselves
         pieces = sorted({p[0] for k in kernels for p in k["pieces"]})
         rows = self.rows_of(pieces) if pieces else {}
@@ -34,12 +68,12 @@ class Attribution:
 
     def rows_of(self, pieces):
         """{piece: its rows of the line table}: those up to the next piece, executed or not."""
-        calls = self.program.calls(pieces[0])
+        calls, ends = self.program.calls(pieces[0]), self.program.function_ends(pieces)
         ranges, begins = [], []
         for piece in pieces:
             i = bisect.bisect_right(calls, piece)
-            end = calls[i] - 5 if i < len(calls) else piece + 4096
-            ranges.append((piece - 5, min(end, piece + 4096)))
+            end = calls[i] - 5 if i < len(calls) else ends[piece]
+            ranges.append((piece - 5, min(end, ends[piece])))
             begins.append(piece - 5)
         found = {piece: [] for piece in pieces}
         for row in self.program.rows(ranges):
@@ -126,6 +160,9 @@ class Attribution:
                 "transposed": any("trans" in f or "ldmatrix<true>" in f for f, _, _ in functions),
                 "via": [f"{path}:{line}" for _, path, line in chain], "samples": samples})
         executions = self.executions(k, lines)
+        names = parameters(k["name"], ["\n".join(self.text(path)) for path in self.files])
+        for line in lines:
+            name_by_parameters(line["samples"], k["arguments"], names)
         by_place = {line[0]: made["at"] for line, made in zip(k["lines"], lines)}
         timeline = {}
         for block, warp, place, kind, *numbers in k["timeline"]:

@@ -12,6 +12,7 @@ const percent = x => Math.round(100 * x) + "%";
 const popcount = mask => { let n = 0; for (; mask; mask = (mask & mask - 1) >>> 0) ++n; return n; };
 const plural = (n, word, show = one) => show(n) + " " + word +
   (show(n) === "1" ? "" : word.endsWith("ch") ? "es" : "s");
+const enough = (n, show = one) => show(n) + (show(n) === "1" ? " is enough" : " are enough");
 const lanesOf = mask => [...Array(32).keys()].filter(lane => mask >>> lane & 1);
 const colour = lane => `hsl(${lane * 47 % 360} ${lane % 2 ? 55 : 75}% var(--lane-l))`;
 const text = (x, y, words, kind = "") => `<text x="${x}" y="${y}" class="${kind}">${esc(words)}</text>`;
@@ -47,15 +48,22 @@ function linesOf(kernel, file) {
   });
   for (const l of Object.values(lines)) {
     if (l.executions) l.idle = 1 - l.lanes / (32 * l.executions);
-    l.accesses = accessesOf(l.all.map(i => kernel.lines[i]));
+    l.accesses = accessesOf(kernel, l.all.map(i => kernel.lines[i]));
   }
   return lines;
 }
+// "load of tile", or of 4 bytes where the memory has no name.
+function accessOf(kernel, line) {
+  const [s] = line.samples, begin = line.kind.replace("_", ".");
+  const name = !s ? "" : s[4] < 0 ? (s[5].match(/^(.+)\[\d+\]$/) || s[5].match(/^byte \d+ of (\w+)$/) ||
+    [])[1] : kernel.names[s[4]][0];
+  return begin + (name ? ` of ${name}` : line.width ? ` of ${plural(line.width, "byte")}` : "");
+}
 // Instructions by what they do: copies of one access, as in an unrolled loop, are added up.
-function accessesOf(instructions) {
+function accessesOf(kernel, instructions) {
   const alike = {};
   for (const line of instructions.filter(isAccess)) {
-    const own = {line, words: line.kind.replace("_", ".") + " of " + plural(line.width, "byte")};
+    const own = {line, words: accessOf(kernel, line)};
     add(own, line);
     const same = alike[[own.words, sectorsOf(own), turnsOf(own)]] ||= {...own, ...empty};
     add(same, line);
@@ -63,7 +71,7 @@ function accessesOf(instructions) {
   return Object.values(alike);
 }
 const turnsLeast = l => l.turns - l.conflicts;
-// What a request takes, and what would do: "32 / 4".
+// What a request takes, and what is enough: "32 / 4".
 const pair = (is, least, requests) => requests ? `${one(is / requests)} / ${one(least / requests)}` : "";
 const sectorsOf = l => pair(l.sectors, l.needed, l.requests);
 const turnsOf = l => pair(l.turns, turnsLeast(l), l.sharedRequests);
@@ -138,14 +146,14 @@ function addFindings(lists, work, where, lines, isMain, isHere, kernel) {
     for (const line of here) {
       const n = {}, how = pattern(line, line.samples[0]);
       add(n, line);
-      const begin = `${line.kind.replace("_", ".")}: `, end = how && how !== "neighbours" ? `; ${how}` : "";
+      const begin = `${accessOf(kernel, line)}: `, end = how && how !== "neighbours" ? `; ${how}` : "";
       if (spared.sectors(n) > 0)
         put("sectors", spared.sectors(n), number, `${begin}touches ` +
           `${plural(n.sectors / n.requests, "sector")} where ${one(n.needed / n.requests)} hold what it ` +
           `needs${end}`);
       if (spared.turns(n))
         put("turns", spared.turns(n), number, `${begin}${plural(n.turns / n.sharedRequests, "turn")} where ` +
-          `${one(turnsLeast(n) / n.sharedRequests)} would do${end}`);
+          `${enough(turnsLeast(n) / n.sharedRequests)}${end}`);
     }
     if (idleCost(l) > .01 * work.lanes && (isMain || here.length))
       put("lanes", idleCost(l), number, Math.abs(l.idle - .5) < .005 ?

@@ -7,7 +7,7 @@ function worstCell(l, name, of, words, cell) {
   const differ = l.accesses.some(a => a[of] && words(a) !== words(worst));
   return [(differ ? worst.line.kind.replace("_", ".") + " " : "") + cell(worst),
     l.accesses.filter(a => a[of]).map(a => `${a.words}: ${words(a)} ${name} a request, in all ` +
-      `${whole(a[name])} where ${whole(a[name] - spared[name](a))} would do`).join("; ")];
+      `${whole(a[name])} where ${enough(a[name] - spared[name](a), whole)}`).join("; ")];
 }
 const cost = (l, name) => l.accesses.reduce((n, a) => n + spared[name](a), 0);
 // [head, title, (line, work) => [words, title, grade], unit where there is no head]
@@ -158,8 +158,7 @@ class Pane {
     };
     let html = `<h3>line ${this.line}: executed ${plural(l.warps, "time", whole)} by warps</h3>`;
     html += `<div class="tabs">` + this.parts.map((p, i) => `<button data-part="${i}" aria-pressed="` +
-      `${i === this.partAt}">${p.kind.replace("_", ".")}${p.width ? ` of ${p.width} bytes` : ""}` +
-      `${isAccess(p) ? p.n[3] ? "" : ", shared" : ""}${costs(p)}</button>`).join("") + "</div>";
+      `${i === this.partAt}">${esc(accessOf(this.kernel, p))}${costs(p)}</button>`).join("") + "</div>";
     if (!line) {
       look.innerHTML = html + `<p class="note">It touches no memory and waits for nobody.</p>`;
       return;
@@ -168,9 +167,10 @@ class Pane {
     add(own, line);
     if (line.via.length > 1) html += `<p class="note">from ${line.via.slice().reverse().map(esc).join(" → ")}</p>`;
     const s = this.sample(line);
-    html += `<p>${plural(own.executions, "time", whole)}${isAccess(line) ? ", " : ": "}` + (own.requests ?
+    html += `<p>${plural(own.executions, "time", whole)}` + (line.width ? ` ${plural(line.width, "byte")} a lane` : "") +
+      (isAccess(line) ? ", " : ": ") + (own.requests ?
       `${plural(own.sectors / own.requests, "sector")} a request` + (spared.sectors(own) > 0 ?
-        ` where ${one(own.needed / own.requests)} would do` : "") + `, ${percent(own.used / (32 * own.sectors))} ` +
+        ` where ${enough(own.needed / own.requests)}` : "") + `, ${percent(own.used / (32 * own.sectors))} ` +
       `of the bytes used` : own.sharedRequests ? `${plural(own.turns / own.sharedRequests, "turn")} each` :
       events[line.kind] || "") + (s && pattern(line, s) ? `; ${pattern(line, s)}` : "") + ".</p>";
     const select = (name, values, is) => `<label>${name}<select data-pick="${name}">` + values.map(v =>

@@ -1,6 +1,7 @@
 """Lines of a program's code: DWARF's line table, and addr2line for what is inlined where. The table is
 read here, since binutils prints it without the columns that tell a line's statements apart."""
 
+import bisect
 import os
 import struct
 import subprocess
@@ -54,6 +55,14 @@ class Program:
                 found.append(after)
             at = code.find(b"\xe8", at + 1)
         return found
+
+    def function_ends(self, places):
+        """{place: the end of the function that holds it}."""
+        _, offset, length = self.sections[".symtab"]
+        functions = sorted((value, size) for _, info, _, _, value, size in
+                           struct.iter_unpack("<IBBHQQ", self.data[offset:offset + length]) if info & 15 == 2 and size)
+        begins = [value for value, _ in functions]
+        return {place: sum(functions[bisect.bisect_right(begins, place) - 1]) for place in places}
 
     def rows(self, ranges):
         """[(address, line, column, whether a statement begins)] within ranges: sorted [(begin, end)]."""

@@ -17,6 +17,10 @@ std::map<std::string, LaunchLines>& of_kernels() {
   static auto& all = *new std::map<std::string, LaunchLines>;  // never destroyed: threads may run
   return all;
 }
+std::map<std::string, std::vector<KernelArgument>>& passed() {
+  static auto& all = *new std::map<std::string, std::vector<KernelArgument>>;
+  return all;
+}
 
 // How many executions of each warp and instruction are kept: few where a block has many warps.
 unsigned most_kept(unsigned warps) { return warps <= 2 ? 8 : warps <= 8 ? 4 : 2; }
@@ -57,6 +61,12 @@ std::vector<uint64_t> kept_blocks(uint64_t blocks) {
   return kept;
 }
 
+void Lines::pass(const std::string& kernel, std::vector<KernelArgument> arguments) {
+  if (!on) return;
+  const std::lock_guard lock(mutex);
+  passed().try_emplace(kernel, std::move(arguments));
+}
+
 void Lines::begin_launch(const std::string& kernel, const Extent& grid, const Extent& block,
                          size_t shared_bytes) {
   if (!on) return;
@@ -65,6 +75,7 @@ void Lines::begin_launch(const std::string& kernel, const Extent& grid, const Ex
       &of_kernels().try_emplace(kernel, LaunchLines{.number = of_kernels().size()}).first->second;
   if (running->counters.launches) return;
   running->grid = grid, running->block = block, running->shared_bytes = shared_bytes;
+  running->arguments = passed()[kernel];
   running->kept = kept_blocks(uint64_t{grid[0]} * grid[1] * grid[2]);
 }
 

@@ -67,6 +67,13 @@ struct SharedName {
   }
 };
 
+// A pointer that a launch passes to its kernel, and the end of the allocation into which it points.
+// An argument that is no such pointer has zeros.
+struct KernelArgument {
+  uint64_t begin = 0, end = 0;
+  size_t element_bytes = 0;  // 1 of a void*
+};
+
 using Extent = std::array<unsigned, 3>;  // of a grid or a block; an index in it
 struct LaunchLines;
 // Counts of the block that a host thread runs.
@@ -78,6 +85,8 @@ class Lines {
   // The counts since the last call, by kernel (lines_json.h).
   static std::map<std::string, LaunchLines> take();
 
+  // Tells what the kernel's first launch passes to it, by a program that knows (simt/try.h).
+  static void pass(const std::string& kernel, std::vector<KernelArgument>);
   static void begin_launch(const std::string& kernel, const Extent& grid, const Extent& block,
                            size_t shared_bytes);
   static void end_launch(const Counters&);

@@ -89,6 +89,9 @@ std::string of_kernel(const std::string& name, const LaunchLines& k) {
                     uint64_t(Access::kind_of(s.instruction)), s.requests, s.sectors, s.turns, s.mma,
                     s.exchanges});
   };
+  const auto argument = [](const KernelArgument& a) {
+    return numbers({a.begin, a.end, a.element_bytes});
+  };
   auto timeline = k.timeline;  // stable: a warp's segments stay in order
   std::ranges::stable_sort(timeline, {},
                            [](const LineSegment& s) { return std::pair(s.block, s.warp); });
@@ -97,7 +100,8 @@ std::string of_kernel(const std::string& name, const LaunchLines& k) {
     counters += (counters.size() > 1 ? "," : "") + quoted(word) + ":" + std::to_string(n);
   return "{\"name\":" + quoted(name) + ",\"grid\":" + str(k.grid) + ",\"block\":" + str(k.block) +
          ",\"shared_bytes\":" + std::to_string(k.shared_bytes) + ",\"counters\":" + counters +
-         "},\"kept\":" + list(k.kept, [](uint64_t n) { return std::to_string(n); }) +
+         "},\"arguments\":" + list(k.arguments, argument) +
+         ",\"kept\":" + list(k.kept, [](uint64_t n) { return std::to_string(n); }) +
          ",\"names\":" + list(k.names, shared_name) + ",\n\"lines\":" + list(k.lines, line) +
          ",\n\"pieces\":" + list(k.pieces, piece) + ",\n\"timeline\":" + list(timeline, segment) +
          "}";

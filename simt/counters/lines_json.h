@@ -18,7 +18,8 @@ struct LaunchLines {
   Extent grid{}, block{};
   size_t shared_bytes = 0;
   Counters counters;
-  std::vector<uint64_t> kept;  // blocks
+  std::vector<KernelArgument> arguments;  // of the first launch, if known
+  std::vector<uint64_t> kept;             // blocks
   std::vector<SharedName> names;
   std::map<uint64_t, Line> lines;
   std::map<uint32_t, PieceCounts> pieces;
@@ -29,8 +30,8 @@ struct LaunchLines {
 // The blocks of a launch of which addresses are kept.
 std::vector<uint64_t> kept_blocks(uint64_t blocks);
 
-// {"kernels": [{"name", "grid", "block", "shared_bytes", "launches", "counters": {...}, "kept":
-//   [block ...], "names": [[name, bytes, bytes of an element, [extent ...]] ...],
+// {"kernels": [{"name", "grid", "block", "shared_bytes", "launches", "counters": {...},
+//   "arguments": [[begin, end, bytes of an element] ...], "kept": [block ...], "names": [[name, bytes, bytes of an element, [extent ...]] ...],
 //   "lines": [[place, kind, width, site, executions, lanes, partial,
 //     requests, sectors, bytes, needed, used, shared requests, turns, conflicts,
 //     samples: [[block, warp, number, mask, space, name, addresses] ...]] ...],

@@ -273,9 +273,20 @@ std::string DeviceMemory::name(uintptr_t address) const {
   const Allocation* a = nearest(address, freed);
   if (!a) return "device memory";
   const size_t byte = address - a->begin;
-  if (!a->name.empty()) return a->name + "[" + std::to_string(byte / a->element_bytes) + "]";
+  if (!a->name.empty() && a->element_bytes)
+    return a->name + "[" + std::to_string(byte / a->element_bytes) + "]";
+  if (!a->name.empty()) return "byte " + std::to_string(byte) + " of " + a->name;
   return "byte " + std::to_string(byte) + " of an allocation of " + std::to_string(a->bytes) +
          " bytes made by " + (a->managed ? "cudaMallocManaged" : "cudaMalloc");
+}
+
+uintptr_t DeviceMemory::end_of(const void* p) const {
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  const auto after = live_.upper_bound(address);
+  if (after == live_.begin()) return 0;
+  const Allocation& a = std::prev(after)->second;
+  return address - a.begin < a.bytes ? a.begin + a.bytes : 0;
 }
 
 std::string DeviceMemory::refusal(const void* p, size_t bytes) const {

@@ -34,14 +34,17 @@ class DeviceMemory {
 
   bool holds(const void*) const;    // whether it is a device address
   bool manages(const void*) const;  // whether it is one that the host may touch, too
+  // The end of the allocation that holds p; 0 if none does.
+  uintptr_t end_of(const void* p) const;
   // Why [p, p + bytes) may not be used; empty if it may.
   std::string refusal(const void* p, size_t bytes) const;
   // "0x200000000108 is 8 bytes into an allocation of 1024 bytes made by cudaMalloc"
   void describe(uintptr_t address, char* text, size_t size) const;
 
-  // The program's name for an allocation, and the size of its elements: "sums", 4.
+  // The program's name for an allocation, and the size of its elements, 0 if
+  // that isn't known: "sums", 4.
   void label(const void*, const std::string& name, size_t element_bytes);
-  // "sums[3]", or "byte 12 of an allocation of 1024 bytes made by cudaMalloc"
+  // "sums[3]", "byte 12 of sums", or "byte 12 of an allocation of 1024 bytes made by cudaMalloc"
   std::string name(uintptr_t address) const;
 
   void each(const std::function<void(uintptr_t begin, size_t bytes)>&) const;

@@ -10,14 +10,14 @@ __global__ void scale(float* out, const float* inp, float factor) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = factor * inp[i];
 }
-// A lane a row: 32 sectors where 4 would do.
+// A lane a row: 32 sectors where 4 hold what it needs.
 __global__ void row_sums(float* sums, const float* matrix) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x;
   float sum = 0;
   for (int c = 0; c < columns; ++c) sum += matrix[row * columns + c];
   sums[row] = sum;
 }
-// A warp's load begins 4 bytes past a sector: 5 where 4 would do.
+// A warp's load begins 4 bytes past a sector: 5 where 4 hold what it needs.
 __global__ void shift(float* out, const float* inp) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = inp[i + 1];

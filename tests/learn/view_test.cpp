@@ -88,7 +88,7 @@ class View : public testing::Test {
     write_text(folder_ / "my.cu", code);
     return "FILE=" + folder_ / "my.cu";
   }
-  // What <main> holds after the script, which may print words in [...] there by say().
+  // Runs the script, which may print words in [...] by say(), and returns <main>.
   std::string drawn(const std::string& page, const std::string& script, int width = 800) {
     write_text(folder_ / "page.html",
                replaced(page, "</body>",
@@ -172,12 +172,18 @@ TEST_F(View, APageOfLayernormIsSmallAndNamesItsCase) {
   EXPECT_LT(page.size(), 2u << 20);
   const Json facts = facts_of(page);
   EXPECT_TRUE(has(facts["about"], "case: LayerNormForward +residual rows788 C192; vit_tiny"));
-  EXPECT_EQ(facts["versions"][0]["files"][facts["versions"][0]["main"].get<size_t>()]["path"],
-            "kernels/layers/layernorm.cu");
+  std::vector<std::string> files;  // and none of the tool's
+  for (const Json& file : facts["versions"][0]["files"]) files.push_back(file["path"]);
+  EXPECT_EQ(files,
+            (std::vector<std::string>{"kernels/cuda/reduce.cuh", "kernels/layers/layernorm.cu",
+                                      "kernels/cuda/pack.cuh"}));
+  EXPECT_EQ(facts["versions"][0]["main"], 1);
+  for (const char* name : {"inp[", "residual[", "weight[", "out["})
+    EXPECT_TRUE(has(page, "\"" + std::string(name))) << "named as the operation's arguments";
   EXPECT_EQ(facts["versions"][0]["left_out"], "");
   const Json less =
-      facts_of(page_of(view_kernel("layernorm_forward --limit 100000")))["versions"][0];
-  EXPECT_LT(less.dump().size(), 100000u);
+      facts_of(page_of(view_kernel("layernorm_forward --limit 70000")))["versions"][0];
+  EXPECT_LT(less.dump().size(), 70000u);
   EXPECT_TRUE(has(less["left_out"], "Addresses are kept of each line's first execution by warp"));
   expect_all_counted(less);
   EXPECT_TRUE(has(page, "default-src 'none'"));
@@ -204,15 +210,15 @@ TEST_F(View, PicturesAreThoseKnownByHand) {
     return dom.substr(begin, dom.find("[end " + name + "]") - begin);
   };
   std::string look = part("strided");
-  EXPECT_TRUE(
-      has(look, "line 9 load: touches 32 sectors where 4 hold what it needs; lanes are 128"));
+  EXPECT_TRUE(has(
+      look, "line 9 load of inp: touches 32 sectors where 4 hold what it needs; lanes are 128"));
   EXPECT_EQ(count(look, "class=\"sector\""), 32u);
   EXPECT_EQ(count(look, "class=\"sector idle\""), 96u);
   EXPECT_EQ(count(look, "data-lanes=\"[0-9]+\""), 32u);
   EXPECT_TRUE(has(look, "lane 31: +3968</title>"));
   look = part("misplaced");
   EXPECT_TRUE(has(look,
-                  "line 12 load: touches 5 sectors where 4 hold what it needs; neighbours, "
+                  "line 12 load of inp: touches 5 sectors where 4 hold what it needs; neighbours, "
                   "but they begin 4 bytes past a sector"));
   EXPECT_EQ(count(look, "class=\"sector\""), 5u);
   EXPECT_EQ(count(look, "class=\"sector idle\""), 3u);
@@ -225,7 +231,7 @@ TEST_F(View, PicturesAreThoseKnownByHand) {
   EXPECT_EQ(count(look, "data-lanes=\"[0-9]*[13579]\""), 16u);
   EXPECT_EQ(count(look, "data-lanes"), 16u);
   look = part("unpadded");
-  EXPECT_TRUE(has(look, "line 23 load: 32 turns where 1 "));
+  EXPECT_TRUE(has(look, "line 23 load of tile: 32 turns where 1 "));
   EXPECT_EQ(count(look, "data-bank=\"0\""), 32u);
   EXPECT_EQ(count(look, "bank t1"), 1u);
   EXPECT_EQ(count(look, "bank t[234]"), 31u);
@@ -266,11 +272,12 @@ TEST_F(View, OpensOnTheWorstLineAndListsThoseOfAllKernels) {
     pane.part('[data-kernel="2"]').click();
     here();)");
   EXPECT_TRUE(has(dom, "[at|transpose|42]")) << "15,872 turns too many, the most";
-  EXPECT_TRUE(has(dom,
-                  "[sectors|14,336row_sums, line 17 load: touches 32 sectors where 4 hold what it "
-                  "needs; lanes are 1024 bytes apart|512shift, line 23 load: touches 5 sectors "
-                  "where 4 hold what it needs; neighbours, but they begin 4 bytes past a sector]"));
-  EXPECT_TRUE(has(dom, "[turns|15,872transpose, line 42 load: 32 turns where 1 would do"));
+  EXPECT_TRUE(has(
+      dom,
+      "[sectors|14,336row_sums, line 17 load of matrix: touches 32 sectors where 4 hold what it "
+      "needs; lanes are 1024 bytes apart|512shift, line 23 load of inp: touches 5 sectors "
+      "where 4 hold what it needs; neighbours, but they begin 4 bytes past a sector]"));
+  EXPECT_TRUE(has(dom, "[turns|15,872transpose, line 42 load of tile: 32 turns where 1 is enough"));
   EXPECT_TRUE(has(dom, "[scale|row_sums 1|shift 1|block_sums 2|transpose 1]")) << "findings";
   EXPECT_TRUE(has(dom, "[at|row_sums|17]"));
   EXPECT_TRUE(has(dom, "[at|shift|23]"));
@@ -298,6 +305,23 @@ TEST_F(View, ColoursByCostAndShowsTheWorstAccessOfALine) {
   EXPECT_TRUE(has(dom,
                   "[requests514|sectors requested16,392|sectors needed2,056|"
                   "sectors a request31.9 / 4|distinct sectors2,056"));
+}
+
+// All arrays of the run are made in one place, as p.
+TEST_F(View, NamesMemoryByTheKernelsParameters) {
+  const Json facts = facts_of(faults());
+  std::map<std::string, std::set<std::string>> names;
+  for (const Json& kernel : facts["versions"][0]["kernels"])
+    for (const Json& line : kernel["lines"])
+      for (const Json& sample : line["samples"])
+        if (sample[4] == -1) {
+          const std::string name = sample[5];
+          names[kernel["name"]].insert(name.substr(0, name.find('[')));
+        }
+  const std::set<std::string> plain{"inp", "out"};
+  EXPECT_EQ(names["scale"], plain);
+  EXPECT_EQ(names["row_sums"], (std::set<std::string>{"matrix", "sums"}));
+  EXPECT_EQ(names["transpose"], plain);
 }
 
 TEST_F(View, FitsScreensOfTwoWidths) {
