@@ -1,11 +1,11 @@
 // The pages of learn/view/view: the source with its counts, what a reader chooses.
 // ---- A version of a kernel: its source, lists, pictures ------------------------------------------
-// Of a line with several accesses, the worst.
+// The worst of a line's accesses.
 function worstCell(l, name, of, words, cell) {
   const worst = worstAccess(l, name, of);
   if (!worst) return [""];
   const differ = l.accesses.some(a => a[of] && words(a) !== words(worst));
-  return [(differ ? worst.line.kind.replace("_", ".") + " " : "") + cell(worst),
+  return [cell ? cell(worst) : (differ ? worst.line.kind.replace("_", ".") + " " : "") + words(worst),
     l.accesses.filter(a => a[of]).map(a => `${a.words}: ${words(a)} ${name} a request, in all ` +
       `${whole(a[name])} where ${enough(a[name] - spared[name](a), whole)}`).join("; ")];
 }
@@ -17,12 +17,12 @@ const columns = [
   ["requests", "to global memory: a warp's access by one instruction",
     l => [short(l.requests || 0), l.requests ? `${whole(l.requests)} requests` : ""]],
   ["sectors /\u00a0needed", "sectors of 32 bytes that a request touches / that would hold what it asks for",
-    (l, work) => [...worstCell(l, "sectors", "requests", sectorsOf, sectorsOf),
+    (l, work) => [...worstCell(l, "sectors", "requests", sectorsOf),
       grade("sectors", cost(l, "sectors"), work)]],
   ["bytes used", "of the bytes in these sectors", l => worstCell(l, "sectors", "requests", sectorsOf,
     a => percent(a.used / (32 * a.sectors)))],
   ["turns /\u00a0needed", "turns in shared memory that a request takes / without bank conflicts",
-    (l, work) => [...worstCell(l, "turns", "sharedRequests", turnsOf, turnsOf),
+    (l, work) => [...worstCell(l, "turns", "sharedRequests", turnsOf),
       grade("turns", cost(l, "turns"), work)]],
   ["lanes idle", "lanes that take no part", (l, work) => l.idle < .0005 ? [""] :
     [l.idle < .01 ? "<1%" : percent(l.idle), `of 32 lanes ${one(32 * (1 - l.idle))} take part`,
@@ -104,7 +104,7 @@ class Pane {
         return `<td${words ? ` data-unit="${unit.replace(/ .. ?needed/, "")}"` : ""}${words && kind ? ` class="${kind}"` : ""}${title ? ` title="${esc(title)}"` : ""}>${words}</td>`;
       });
       return `<tr${l ? ` class="has" tabindex="-1" data-line="${i + 1}"` : ""}><td class="no">${i + 1}</td>` +
-        `${cells.join("")}<td style="--in:${code.match(/^ */)[0].length}ch">${esc(code)}</td></tr>`;
+        `${cells.join("")}<td style="--in:${Math.min(code.match(/^ */)[0].length, 12)}ch">${esc(code)}</td></tr>`;
     });
     this.part(".source").innerHTML = `<table class="code"><thead><tr>` + [columns[0], ...shown].map(([word, title]) =>
       `<th title="${esc(title)}">${word}</th>`).join("") + `<th>${esc(this.version.files[file].path)}</th>` +
@@ -167,8 +167,7 @@ class Pane {
     add(own, line);
     if (line.via.length > 1) html += `<p class="note">from ${line.via.slice().reverse().map(esc).join(" → ")}</p>`;
     const s = this.sample(line);
-    html += `<p>${plural(own.executions, "time", whole)}` + (line.width ? ` ${plural(line.width, "byte")} a lane` : "") +
-      (isAccess(line) ? ", " : ": ") + (own.requests ?
+    html += `<p>${plural(own.executions, "time", whole)}` + (line.width ? `, ${plural(line.width, "byte")} a lane` : "") + ": " + (own.requests ?
       `${plural(own.sectors / own.requests, "sector")} a request` + (spared.sectors(own) > 0 ?
         ` where ${enough(own.needed / own.requests)}` : "") + `, ${percent(own.used / (32 * own.sectors))} ` +
       `of the bytes used` : own.sharedRequests ? `${plural(own.turns / own.sharedRequests, "turn")} each` :
