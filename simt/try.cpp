@@ -123,6 +123,12 @@ Asked& ask(const char* kernel, Site site) {
   return asked;
 }
 
+void made_at(const void* allocation, Site site) {
+  const std::string file = site.file_name();
+  host::device_memory().made_at(
+      allocation, file.substr(file.rfind('/') + 1) + ":" + std::to_string(site.line()));
+}
+
 void tell([[maybe_unused]] const char* kernel, [[maybe_unused]] const std::vector<Passed>& all) {
   if constexpr (counting) {
     std::vector<KernelArgument> arguments;

@@ -110,14 +110,16 @@ T* shared_memory_of_launch(const char* name) {
   return static_cast<T*>(shared_memory(sizeof(T), name, Extents::type<T[]>()));
 }
 
+void made_at(const void* allocation, Site);  // tells allocations of one name apart
 // cudaMalloc(&x, bytes), and so that messages say x.
 template <class Allocate, class T, class... Args>
-cudaError_t allocate_named(Allocate allocate, const char* words, T** p, Args... args) {
+cudaError_t allocate_named(Allocate allocate, Site site, const char* words, T** p, Args... args) {
   const cudaError_t error = allocate(p, args...);
   const std::string all = words;
   constexpr bool is_typed = !std::is_void_v<T>;
   if constexpr (is_typed)
     if (error == cudaSuccess) label(*p, all.substr(0, all.find(',')).c_str(), sizeof(T));
+  if (error == cudaSuccess) made_at(*p, site);
   return error;
 }
 
@@ -145,9 +147,9 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t
   return cudaMemcpy(to, reinterpret_cast<const char*>(&symbol) + offset, bytes, kind);
 }
 
-#define SIMT_NAMED(function, ...)                                                                \
-  ::simt::allocate_named([](auto... simt_all) { return (function)(simt_all...); }, #__VA_ARGS__, \
-                         __VA_ARGS__)
+#define SIMT_NAMED(function, ...)                                                  \
+  ::simt::allocate_named([](auto... simt_all) { return (function)(simt_all...); }, \
+                         ::simt::Site::current(), #__VA_ARGS__, __VA_ARGS__)
 #define cudaMalloc(...) SIMT_NAMED(cudaMalloc, __VA_ARGS__)
 #define cudaMallocManaged(...) SIMT_NAMED(cudaMallocManaged, __VA_ARGS__)
 

@@ -55,8 +55,8 @@ function linesOf(kernel, file) {
 // "load of tile", or of 4 bytes where the memory has no name.
 function accessOf(kernel, line) {
   const [s] = line.samples, begin = line.kind.replace("_", ".");
-  const name = !s ? "" : s[4] < 0 ? (s[5].match(/^(.+)\[\d+\]$/) || s[5].match(/^byte \d+ of (\w+)$/) ||
-    [])[1] : kernel.names[s[4]][0];
+  const known = s && (s[5].match(/^(.+)\[\d+\](.*)$/) || s[5].match(/^byte \d+ of (\w+)()$/));
+  const name = !s ? "" : s[4] >= 0 ? kernel.names[s[4]][0] : known ? known[1] + known[2] : "";
   return begin + (name ? ` of ${name}` : line.width ? ` of ${plural(line.width, "byte")}` : "");
 }
 // Instructions by what they do: copies of one access, as in an unrolled loop, are added up.

@@ -113,7 +113,7 @@ DeviceMemory& device_memory() {
     Recorder::is_device_address = [](const void* p) { return device_memory().holds(p); };
     Races::is_device_address = Recorder::is_device_address;
     Races::name_device = [](uintptr_t address) { return device_memory().name(address); };
-    Lines::name_device = Races::name_device;
+    Lines::name_device = [](uintptr_t at) { return device_memory().name_with_place(at); };
     return new DeviceMemory;  // never destroyed
   }();
   return memory;
@@ -265,6 +265,20 @@ void DeviceMemory::label(const void* p, const std::string& name, size_t element_
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(reinterpret_cast<uintptr_t>(p) - canary);
   if (found != live_.end()) found->second.name = name, found->second.element_bytes = element_bytes;
+}
+
+void DeviceMemory::made_at(const void* p, const std::string& place) {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(reinterpret_cast<uintptr_t>(p) - canary);
+  if (found != live_.end()) found->second.place = place, found->second.number = ++made_[place];
+}
+
+std::string DeviceMemory::name_with_place(uintptr_t address) const {
+  const std::lock_guard lock(mutex_);
+  bool freed = false;
+  const Allocation* a = nearest(address, freed);
+  if (!a || !a->number || made_.at(a->place) == 1) return name(address);
+  return name(address) + " (allocation " + std::to_string(a->number) + " of " + a->place + ")";
 }
 
 std::string DeviceMemory::name(uintptr_t address) const {

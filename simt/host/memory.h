@@ -20,6 +20,8 @@ struct Allocation {
   bool managed;
   std::string name;  // if its program has told (label)
   size_t element_bytes;
+  std::string place = {};  // where its program makes it (made_at)
+  unsigned number = 0;     // of those made there, from 1
 };
 
 class DeviceMemory {
@@ -44,6 +46,10 @@ class DeviceMemory {
   // The program's name for an allocation, and the size of its elements, 0 if
   // that isn't known: "sums", 4.
   void label(const void*, const std::string& name, size_t element_bytes);
+  // The place in the program, "my.cu:46", at which cudaMalloc was called.
+  void made_at(const void*, const std::string& place);
+  // name(), and if others were made in the same place: "p[3] (allocation 2 of my.cu:46)"
+  std::string name_with_place(uintptr_t address) const;
   // "sums[3]", "byte 12 of sums", or "byte 12 of an allocation of 1024 bytes made by cudaMalloc"
   std::string name(uintptr_t address) const;
 
@@ -68,6 +74,7 @@ class DeviceMemory {
   std::atomic<size_t> n_ranges_ = 0;
   uintptr_t next_ = 0;
   std::map<uintptr_t, Allocation> live_, freed_;  // by their pages
+  std::map<std::string, unsigned> made_;          // how many, by place
   std::atomic<size_t> allocated_ = 0, taken_ = 0;
   bool open_ = false;
 };

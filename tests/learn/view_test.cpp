@@ -278,7 +278,7 @@ TEST_F(View, OpensOnTheWorstLineAndListsThoseOfAllKernels) {
       "needs; lanes are 1024 bytes apart|512shift, line 23 load of inp: touches 5 sectors "
       "where 4 hold what it needs; neighbours, but they begin 4 bytes past a sector]"));
   EXPECT_TRUE(has(dom, "[turns|15,872transpose, line 42 load of tile: 32 turns where 1 is enough"));
-  EXPECT_TRUE(has(dom, "[scale|row_sums 1|shift 1|block_sums 2|transpose 1]")) << "findings";
+  EXPECT_TRUE(has(dom, "[scale|row_sums 1|shift 1|block_sums 2|transpose 1|copy]")) << "findings";
   EXPECT_TRUE(has(dom, "[at|row_sums|17]"));
   EXPECT_TRUE(has(dom, "[at|shift|23]"));
 }
@@ -316,12 +316,14 @@ TEST_F(View, NamesMemoryByTheKernelsParameters) {
       for (const Json& sample : line["samples"])
         if (sample[4] == -1) {
           const std::string name = sample[5];
-          names[kernel["name"]].insert(name.substr(0, name.find('[')));
+          names[kernel["name"]].insert(std::regex_replace(name, std::regex(R"(\[\d+\])"), ""));
         }
   const std::set<std::string> plain{"inp", "out"};
   EXPECT_EQ(names["scale"], plain);
   EXPECT_EQ(names["row_sums"], (std::set<std::string>{"matrix", "sums"}));
   EXPECT_EQ(names["transpose"], plain);
+  EXPECT_EQ(names["copy"], (std::set<std::string>{"p (allocation 2 of faults.cu:53)",
+                                                  "p (allocation 3 of faults.cu:53)"}));
 }
 
 TEST_F(View, FitsScreensOfTwoWidths) {
