@@ -70,6 +70,7 @@ function accessesOf(kernel, instructions) {
   }
   return Object.values(alike);
 }
+const share = (part, of) => of ? part / of : 0;
 const turnsLeast = l => l.turns - l.conflicts;
 // What a request takes, and what is enough: "32 / 4".
 const pair = (is, least, requests) => requests ? `${one(is / requests)} / ${one(least / requests)}` : "";
@@ -99,18 +100,18 @@ function addresses(sample) {
 // ---- What it costs ---------------------------------------------------------------------------
 // A cost is what the launches would be spared: sectors, turns, or executions by whole warps. Its
 // colour is its share of all that the kernel does, so that a line executed once a block stays pale.
-// A sector and a turn count alike.
+// Turns are compared with sectors, too: conflicts matter little where few accesses are to shared
+// memory.
 const spared = {sectors: n => n.sectors - n.needed, turns: n => n.conflicts};
 function workOf(kernel) {
   const sum = {...empty};
   kernel.lines.filter(isAccess).forEach(line => add(sum, line));
   const lines = Object.values(kernel.executions).flatMap(file => Object.values(file));
-  const memory = sum.sectors + sum.turns;
-  return {sectors: memory, turns: memory, lanes: lines.reduce((n, [warps]) => n + warps, 0), sum};
+  return {sectors: sum.sectors, turns: sum.sectors + sum.turns, lanes: lines.reduce((n, [warps]) => n + warps, 0), sum};
 }
 const grades = {sectors: [.05, .005], turns: [.05, .005], lanes: [.2, .05]};
 function grade(name, cost, work) {
-  const [bad, warn] = grades[name], part = cost / work[name];
+  const [bad, warn] = grades[name], part = share(cost, work[name]);
   return part >= bad ? "bad" : part >= warn ? "warn" : "";
 }
 const idleCost = l => l.idle * (l.executions || l.warps);
@@ -119,7 +120,7 @@ const worstAccess = (l, name, of) => l.accesses.filter(a => a[of]).reduce((worst
   spared[name](a) > spared[name](worst) || spared[name](a) === spared[name](worst) &&
   a[name] > worst[name] ? a : worst, null);
 // Lists of the lines that cost most, of all kernels: {sectors, turns, lanes: [{kernel, file, number,
-// words, cost, grade}]}. An instruction's line is that of the main file, or of a function in another
+// words, cost, share, grade}]}. An instruction's line is that of the main file, or of a function in another
 // one, where that isn't inlined.
 function findings(version) {
   const lists = {sectors: [], turns: [], lanes: []};
@@ -140,6 +141,7 @@ function addFindings(lists, work, where, lines, isMain, isHere, kernel) {
       x.number === number && x.words === words);
     if (!item) lists[name].push(item = {...where, number, words, cost: 0});
     item.cost += cost, item.grade = grade(name, item.cost, work);
+    item.share = share(item.cost, work[name]);
   };
   for (const [number, l] of Object.entries(lines)) {
     const here = l.all.map(i => kernel.lines[i]).filter(isHere);
@@ -160,6 +162,10 @@ function addFindings(lists, work, where, lines, isMain, isHere, kernel) {
         "half of the lanes take no part" : `${percent(l.idle)} of the lanes take no part`);
   }
 }
-// The worst of some: idle lanes only where nothing else is.
-const worstOf = (lists, fits = () => true) => [...lists.sectors, ...lists.turns].filter(fits)
-  .sort((a, b) => b.cost - a.cost)[0] || lists.lanes.find(fits);
+// Idle lanes are the worst only where nothing else is.
+const worstBy = (by, lists, fits = () => true) => [...lists.sectors, ...lists.turns].filter(fits)
+  .sort((a, b) => b[by] - a[by])[0] || lists.lanes.find(fits);
+const worstKernel = lists => (worstBy("cost", lists) || {kernel: 0}).kernel;
+const worstLine = (lists, kernel, file) => worstBy("share", lists, x => x.kernel === kernel &&
+  (file === undefined || x.file === file));
+const plainName = kernel => kernel.name.replace(/\bsimt_\w+::/g, "");

@@ -52,12 +52,11 @@ class Pane {
       if (lanes !== undefined) this.hovered = +lanes.split(",")[0];
     });
     this.lists = findings(version);
-    const worst = worstOf(this.lists);
-    this.show(worst ? worst.kernel : 0);
+    this.show(worstKernel(this.lists));
   }
   get kernel() { return this.version.kernels[this.kernelAt]; }
   show(kernelAt, file) {
-    const worst = worstOf(this.lists, x => x.kernel === kernelAt && (file === undefined || x.file === file));
+    const worst = worstLine(this.lists, kernelAt, file);
     file ??= worst ? worst.file : this.version.main;
     this.kernelAt = kernelAt, this.file = file;
     const k = this.kernel, c = k.counters, work = workOf(k);
@@ -72,10 +71,10 @@ class Pane {
       return n ? ` <span class="mark ${kind}" title="${plural(n, "finding")}">${n}</span>` : "";
     };
     const {title, kernels} = this.version;
-    this.part("h2").textContent = [versions.length > 1 ? title : "", kernels.length > 1 ? "" : k.name]
+    this.part("h2").textContent = [versions.length > 1 ? title : "", kernels.length > 1 ? "" : plainName(k)]
       .filter(words => words).join(": ");
     this.part(".all").textContent = kernels.length > 1 ? " of all kernels" : "";
-    this.part(".kernels").innerHTML = tabs(this.version.kernels.map(x => x.name), kernelAt, "kernel", 0, mark);
+    this.part(".kernels").innerHTML = tabs(this.version.kernels.map(plainName), kernelAt, "kernel", 0, mark);
     this.part(".files").innerHTML = tabs(this.version.files.map(x => x.path), file, "file",
       this.version.main);
     const blocks = k.grid[0] * k.grid[1] * k.grid[2], all = k.kept.length === blocks;
@@ -123,7 +122,7 @@ class Pane {
       `${heads[name]}</p>` + (list.length ? `<ol data-list="${name}">` : `<p>none</p>`) +
       list.slice(0, 5).map(x => `<li><button data-line="${x.number}" data-in="${x.file}" ` +
       `data-of="${x.kernel}"><span class="mark ${x.grade}">${whole(x.cost)}</span><span><b>` +
-      `${kernels.length > 1 ? esc(kernels[x.kernel].name) + ", " : ""}line ${x.number}</b> ` +
+      `${kernels.length > 1 ? esc(plainName(kernels[x.kernel])) + ", " : ""}line ${x.number}</b> ` +
       `${x.file === main ? "" : "of " + esc(files[x.file].path) + ", "}${esc(x.words)}</span></button></li>`)
         .join("") + (list.length ? "</ol>" : "") + "</div>").join("");
   }
