@@ -35,8 +35,8 @@ const threes = d => d[2] > 1 ? d.join(" × ") : d[1] > 1 ? `${d[0]} × ${d[1]}` 
 class Pane {
   constructor(root, version, number) {
     Object.assign(this, {root, version, number, kernelAt: 0, lane: 0, most: 8});
-    root.innerHTML = `<h2></h2><div class="tabs kernels"></div><p class="facts"></p>
-<div class="tiles"></div><h3>Worst lines<span class="all"></span></h3><div class="worst"></div>
+    root.innerHTML = `<h2></h2><h3>Worst lines<span class="all"></span></h3><div class="worst"></div>
+<div class="tabs kernels"></div><p class="facts"></p><div class="tiles"></div>
 <div class="work"><div><div class="tabs files"></div><div class="scroll source"></div></div>
 <div class="look" aria-live="polite"></div></div>
 <h3>A block's warps, from barrier to barrier</h3><div class="bar"></div><div class="time"></div>`;
@@ -52,6 +52,7 @@ class Pane {
       if (lanes !== undefined) this.hovered = +lanes.split(",")[0];
     });
     this.lists = findings(version);
+    this.listWorst();
     this.show(worstKernel(this.lists));
   }
   get kernel() { return this.version.kernels[this.kernelAt]; }
@@ -73,7 +74,6 @@ class Pane {
     const {title, kernels} = this.version;
     this.part("h2").textContent = [versions.length > 1 ? title : "", kernels.length > 1 ? "" : plainName(k)]
       .filter(words => words).join(": ");
-    this.part(".all").textContent = kernels.length > 1 ? " of all kernels" : "";
     this.part(".kernels").innerHTML = tabs(this.version.kernels.map(plainName), kernelAt, "kernel", 0, mark);
     this.part(".files").innerHTML = tabs(this.version.files.map(x => x.path), file, "file",
       this.version.main);
@@ -85,22 +85,21 @@ class Pane {
     const requests = c["load requests"] + c["store requests"];
     const tiles = [["requests", requests], ["sectors requested", c["load sectors"] + c["store sectors"]],
       ["sectors needed", work.sum.needed], ["sectors a request", sectorsOf({...work.sum, requests})],
-      ["distinct sectors", c["sectors read"] + c["sectors written"], "each once a launch, however " +
-        "often it is requested: what memory moves if the L2 cache keeps it"],
+      ["distinct sectors, once a launch", c["sectors read"] + c["sectors written"], "what memory moves if the " +
+        "L2 cache keeps what a launch has read"],
       ["shared requests", c["shared requests"]], ["turns", c["shared turns"]],
       ["conflicts", c["shared conflicts"] + c["ldmatrix conflicts"]],
       ["ldmatrix", c["ldmatrix requests"]], ["mma", c.mma], ["barriers", c.barriers],
       ["shuffles, votes", c.shuffles + c.votes], ["atomics", c.atomics], ["partial requests", c.partial]];
     this.part(".tiles").innerHTML = tiles.filter(t => t[1]).map(([word, n, title]) =>
-      `<div class="tile"${title ? ` title="${esc(title)}"` : ""}><span>${word}</span>` +
+      `<div class="tile${title ? ` wide" title="${esc(title)}` : ""}"><span>${word}</span>` +
       `<b>${typeof n === "number" ? whole(n) : n}</b></div>`).join("");
-    this.listWorst();
     const shown = columns.slice(1).filter(([, , value]) =>
       Object.values(this.lines).some(l => value(l, work)[0]));
     const rows = this.version.files[file].text.map((code, i) => {
       const l = this.lines[i + 1], cells = shown.map(([unit, , value]) => {
         const [words, title, kind] = l ? value(l, work) : [""];
-        return `<td${words ? ` data-unit="${unit.replace(/ .. ?needed/, "")}"` : ""}${words && kind ? ` class="${kind}"` : ""}${title ? ` title="${esc(title)}"` : ""}>${words}</td>`;
+        return `<td${words ? ` data-unit="${unit.split(" /")[0]}"` : ""}${words && kind ? ` class="${kind}"` : ""}${title ? ` title="${esc(title)}"` : ""}>${words}</td>`;
       });
       return `<tr${l ? ` class="has" tabindex="-1" data-line="${i + 1}"` : ""}><td class="no">${i + 1}</td>` +
         `${cells.join("")}<td style="--in:${Math.min(code.match(/^ */)[0].length, 12)}ch">${esc(code)}</td></tr>`;
@@ -116,6 +115,7 @@ class Pane {
   // The worst lines of all kernels.
   listWorst() {
     const {kernels, files, main} = this.version;
+    this.part(".all").textContent = kernels.length > 1 ? " of all kernels" : "";
     const heads = {sectors: "Global memory: sectors too many", turns: "Shared memory: turns too many, " +
       "by bank conflicts", lanes: "Lanes that take no part: executions lost"};
     this.part(".worst").innerHTML = Object.entries(this.lists).map(([name, list]) => `<div><p class="soft">` +

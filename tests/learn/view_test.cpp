@@ -304,7 +304,7 @@ TEST_F(View, ColoursByCostAndShowsTheWorstAccessOfALine) {
   EXPECT_TRUE(has(dom, "[42|512|512|4 / 4|100%|bad32 / 1]"));
   EXPECT_TRUE(has(dom,
                   "[requests514|sectors requested16,392|sectors needed2,056|"
-                  "sectors a request31.9 / 4|distinct sectors2,056"));
+                  "sectors a request31.9 / 4|distinct sectors, once a launch2,056"));
 }
 
 // All arrays of the run are made in one place, as p.
