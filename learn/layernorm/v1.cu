@@ -1,9 +1,9 @@
 // Layer norm, rung 1: one thread a row.
 // Each row is normalised by its own mean and variance, then scaled and shifted by column. The
-// obvious division of the work gives a thread a whole row, as a loop on a CPU has it. But a warp's
-// 32 threads run in step: at each turn of the loop they ask for 32 numbers that lie a whole row
-// apart, in 32 different sectors of 32 bytes. The memory system moves 8 times the bytes that the
-// threads use.
+// obvious division of the work gives a thread a whole row, as a loop on a CPU has it. But the 32
+// threads of a warp load together: in each round of the loop they ask for 32 numbers that lie a
+// whole row apart, in 32 different sectors of 32 bytes. The caches deliver 8 times the bytes that
+// the threads use (memory itself doesn't, as long as L2 keeps a sector for the next 7 rounds).
 //   make learn TOPIC=layernorm
 #include "learn/learn.h"
 
