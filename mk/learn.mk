@@ -31,7 +31,8 @@ $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
 $(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON
 .SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device hopper host races))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
-try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && { \
+try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
+  simt/find_host_calls "$(2)" && { \
   { LC_ALL=C $(try_compile) $(try_$(1)_file) -include simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
     -c -o "$(4).o" "$(4).cpp" && $(CXX) $(try_$(1)_program) -pthread -o "$(4)" "$(4).o" $(call try_objects,$(1)); } \
     2>"$(4).errors" || { simt/name_missing "$(2)" "$(4).errors"; exit 2; }; } && cat "$(4).errors" >&2

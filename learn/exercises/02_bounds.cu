@@ -24,10 +24,19 @@ int main() {
   square<<<blocks, threads>>>(gpu_y.data, gpu_x.data, n);
   const std::vector<float> y = gpu_y.to_host();
 
+  // Too many blocks leave no trace in y.
+  const auto is_exact = [&](int count) {
+    const int is = blocks_for(count, threads), enough = count / threads + (count % threads != 0);
+    if (is != enough)
+      std::printf("blocks_for(%d, %d) is %d: in %d blocks each number has a thread of its own%s\n",
+                  count, threads, is, enough, is > enough ? ", the others have no work" : "");
+    return is == enough;
+  };
   const size_t wrong = learn::first_wrong(y, 0, [&](size_t i) { return x[i] * x[i]; });
   if (wrong == n) {
     std::printf("y = x^2: all %d numbers are right, by %d threads\n", n, blocks * threads);
-    return 0;
+    const int counts[] = {n, 8 * threads, 8 * threads + 1, 1};
+    return !std::all_of(std::begin(counts), std::end(counts), is_exact);
   }
   std::printf("y[%zu] should be %g, is %g", wrong, x[wrong] * x[wrong], learn::shown(y[wrong]));
   if (std::isnan(y[wrong])) std::printf(": no thread has written it");

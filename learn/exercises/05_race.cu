@@ -30,7 +30,12 @@ int main() {
   const std::vector<int> counts = gpu_counts.to_host();
 
   const size_t wrong = learn::first_wrong(counts, 0, [&](size_t i) { return expected[i]; });
-  if (wrong == digits) return std::printf("all %d counts are right\n", digits), 0;
+  if (wrong == digits) {
+    std::printf("all %d counts are right\n", digits);
+    if (learn::work_together(32, 32)) return 0;
+    std::printf("expected that all %d threads count their digit in the same moment\n", threads);
+    return 1;
+  }
   std::printf("%zu comes up %d times, but was counted %d times\n", wrong, expected[wrong],
               counts[wrong]);
   return 1;

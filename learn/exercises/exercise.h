@@ -2,7 +2,12 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "learn/rung.h"
+#ifndef __CUDACC__
+#include "simt/races/block_work.h"
+#endif
 
 namespace learn {
 
@@ -37,6 +42,30 @@ size_t first_wrong(const std::vector<T>& got, double tolerance, Expected expecte
   for (size_t i = 0; i < got.size(); ++i)
     if (!(std::fabs(double(got[i]) - expected(i)) <= tolerance)) return i;  // NaN is wrong, too
   return got.size();
+}
+
+// Whether the last block's threads worked at the same time: at most so many accesses to memory by
+// any of them, and barriers. If not, prints what kept them from it. The stand-in counts both; on a
+// GPU only the time would tell.
+inline bool work_together([[maybe_unused]] size_t accesses, [[maybe_unused]] size_t barriers) {
+#ifndef __CUDACC__
+  const simt::BlockWork& work = simt::last_block_work();
+  const auto all = work.accesses;
+  const auto busiest = std::max_element(all.begin(), all.end());
+  const auto idlest = std::min_element(all.begin(), all.end());
+  if (*busiest > accesses) {
+    std::printf("but thread %td reads or writes memory %zu times, thread %td only %zu times:\n",
+                busiest - all.begin(), *busiest, idlest - all.begin(), *idlest);
+    std::printf("one works, and the others wait for it\n");
+    return false;
+  }
+  if (work.barriers > barriers) {
+    std::printf("but after %zu barriers: the threads work one after another,\n", work.barriers);
+    std::printf("and at each barrier all wait for the one whose turn it is\n");
+    return false;
+  }
+#endif
+  return true;
 }
 
 // For printing: NaN without a sign.

@@ -26,7 +26,8 @@ void PrintTo(const Exercise& e, std::ostream* out) { *out << e.name; }
 const Exercise exercises[] = {
     {"01_first_kernel", {"y[1] should be 3, is nan: no thread", "did all 512 threads compute"}},
     {"02_bounds", {"y[896] should be", "7 blocks of 128 threads are 896 threads, for 1000"}},
-    {"03_coalescing", {"a request touches 32 sectors", "expected 4", "lane 1 x[32], 128 bytes away"}},
+    {"03_coalescing",
+     {"a request touches 32 sectors", "expected 4", "lane 1 x[32], 128 bytes away"}},
     {"04_reduction", {"sums[0] should be 32896, is 1: partial[0] still holds"}},
     {"05_race",
      {"simt: count_digits: a race for bins[", "all 10 counts are right\nsimt: 1 race\n"}},

@@ -1,0 +1,114 @@
+// learn/exercises: what students write into the gaps. What doesn't do the task is refused with words
+// that help, even if the numbers are right; other ways of doing it pass.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/files.h"
+#include "tests/messages.h"
+#include "tests/simt/simt_programs.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+namespace {
+
+struct Attempt {
+  std::string exercise, gap;
+  std::vector<std::string> says;  // empty: it passes
+};
+
+const std::string has_work = "__device__ bool has_work(int i, int n) { return i < n; }\n";
+const Attempt attempts[] = {
+    {"02_bounds",
+     "int blocks_for(int n, int) { return n; }\n" + has_work,
+     {"blocks_for(1000, 128) is 1000: in 8 blocks each number has a thread of its own, the others "
+      "have no work\n"}},
+    {"02_bounds",
+     "int blocks_for(int n, int threads) { return n / threads + 1; }\n" + has_work,
+     {"all 1000 numbers are right, by 1024 threads\nblocks_for(1024, 128) is 9: in 8 blocks"}},
+    {"02_bounds",
+     "int blocks_for(int n, int threads) { return (n + threads - 2) / threads; }\n" + has_work,
+     {"blocks_for(1025, 128) is 8: in 9 blocks each number has a thread of its own\n"}},
+    {"04_reduction",
+     "if (t == 0) for (int i = 1; i < threads; ++i) partial[0] += partial[i];\n",
+     {"sums are right\nbut thread 0 reads or writes memory ", ", thread 1 only 2 times:\n",
+      "expected a tree: 8 rounds"}},
+    {"04_reduction",
+     "for (int i = 1; i < threads; ++i) {\n"
+     "  if (t == i) partial[0] += partial[i];\n  __syncthreads();\n}\n",
+     {"sums are right\nbut after 256 barriers: the threads work one after another"}},
+    {"04_reduction",
+     "for (int half = threads / 2; half > 0; half /= 2) {\n"
+     "  __syncthreads();\n  if (t < half) partial[t] += partial[t + half];\n}\n",
+     {}},
+    {"05_race",
+     "if (t == 0) for (int i = 0; i < threads; ++i) bins[digit[i]] += 1;\n",
+     {"all 10 counts are right\nbut thread 0 reads or writes memory ", ", thread 10 only 0 times",
+      "expected that all 256 threads"}},
+    {"05_race",
+     "for (int i = 0; i < threads; ++i) {\n"
+     "  if (t == i) bins[digit[t]] += 1;\n  __syncthreads();\n}\n",
+     {"all 10 counts are right\nbut after 258 barriers: ", "for the one whose turn it is"}},
+    {"05_race",
+     "for (int d = 0; d < digits; ++d) {\n"
+     "  const int count = __syncthreads_count(digit[t] == d);\n  if (t == d) bins[d] = count;\n}\n",
+     {}},
+};
+
+const std::string make_try = "env -u MAKEFLAGS -u MAKELEVEL make -s try BUILD=" + build_folder();
+
+std::string source_of(const std::string& exercise) { return "learn/exercises/" + exercise + ".cu"; }
+std::string with_gap(const std::string& exercise, const std::string& gap) {
+  const std::string text = contents(source_of(exercise));
+  const size_t begin = text.find('\n', text.find("--- your code")) + 1;
+  const size_t end = text.rfind('\n', text.find("--- end of your code")) + 1;
+  return text.substr(0, begin) + gap + text.substr(end);
+}
+// All attempts, a namespace each: compiled together they take a second, not one each. Headers come
+// first, so that they are nothing in there.
+std::string all_programs() {
+  std::string text = "#include <set>\n#include <string>\n#include \"learn/exercises/exercise.h\"\n",
+              cases;
+  for (size_t i = 0; i < std::size(attempts); ++i) {
+    const auto& [exercise, gap, says] = attempts[i];
+    text += "namespace attempt_" + std::to_string(i) + " {\n#line 1 \"" + source_of(exercise) +
+            "\"\n" + with_gap(exercise, gap) + "}\n";
+    cases += "if (number == \"" + std::to_string(i) + "\") return attempt_" + std::to_string(i) +
+             "::main();\n";
+  }
+  return text + "int main(int, char** words) {\nconst std::string number = words[1];\n" + cases +
+         "return std::puts(\"no attempt\"), 3;\n}\n";
+}
+
+TEST(LearnAttempts, AreJudged) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  write_text(scratch / "attempts.cu", all_programs());
+  const Ended made = shell(make_try + " FILE=" + (scratch / "attempts.cu") + " ARGS=none");
+  ASSERT_TRUE(has(made.output, "no attempt\n"));
+  const std::string program = build_folder() + "/try/programs/run/attempts ";
+  for (size_t i = 0; i < std::size(attempts); ++i) {
+    SCOPED_TRACE(attempts[i].exercise + ":\n" + attempts[i].gap);
+    const Ended end = shell(program + std::to_string(i));
+    EXPECT_EQ(end.code, attempts[i].says.empty() ? 0 : 1) << end.output;
+    for (const std::string& words : attempts[i].says) EXPECT_TRUE(has(end.output, words));
+  }
+}
+
+// make try refuses it as nvcc would, before it compiles.
+TEST(LearnAttempts, WithoutDevice) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  const std::string blocks_for = "int blocks_for(int n, int threads) { return 8; }\n";
+  write_text(scratch / "bounds.cu", with_gap("02_bounds", blocks_for + has_work.substr(11)));
+  const Ended end = shell(make_try + " FILE=" + (scratch / "bounds.cu"));
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(has(end.output,
+                  "bounds.cu:16: the kernel square calls has_work, which lacks "
+                  "__device__: a GPU has no code for it\n"));
+}
+
+}  // namespace
+}  // namespace bv::test
