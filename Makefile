@@ -25,7 +25,8 @@
 #:                   DEBUG=1: in gdb
 #: make learn        kernels from the obvious to the shipped, rung by rung, and
 #:                   what each earned; TOPIC=matmul: one of learn/
-#:                   EXERCISE=1: that exercise; the path is in learn/README.md
+#:                   EXERCISE=1: that exercise, HINT=1: its hint; the path is in
+#:                   learn/README.md
 #: make view         a kernel's page, line by line: FILE=my.cu, FILE=a.cu,b.cu,
 #:                   or KERNEL=layernorm_forward CASE=rows4
 #:

@@ -126,8 +126,8 @@ $(solved_programs): %: %.cu $(exercise_needs)
 .SECONDARY: $(solved_programs:%=%.cu)
 
 ifneq ($(EXERCISE),)
-learn: $(if $(exercise),$(exercise:learn/exercises/%.cu=$(BUILD)/learn/$(if $(SOLUTION),solved,exercises)/%))
-	@$(if $(exercise),learn/exercise $< $(exercise),echo "learn: EXERCISE=$(EXERCISE): there are $(foreach file,$(exercises),$(subst \
+learn: $(if $(HINT),,$(exercise:learn/exercises/%.cu=$(BUILD)/learn/$(if $(SOLUTION),solved,exercises)/%))
+	@$(if $(exercise),$(if $(HINT),cat $(exercise:learn/exercises/%.cu=learn/exercises/hints/%.txt),learn/exercise $< $(exercise)),echo "learn: EXERCISE=$(EXERCISE): there are $(foreach file,$(exercises),$(subst \
 	  _, ,$(file:learn/exercises/%.cu=%))$(comma))" | sed 's/,$$//' >&2; exit 2)
 else
 learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(call host_rungs_of,$(learn_chosen)) $(if $(NVCC),$(if $(gpu),$(call rungs_of,$(learn_chosen),$(BUILD)/learn/gpu)))

@@ -3,8 +3,6 @@
 // threadIdx.x, a thread's place in its block, and blockIdx.x, its block's place. A block has
 // blockDim.x threads. Which of the numbers is this thread's?
 //   make learn EXERCISE=1
-// Hint: all threads before this one's block come first: blockIdx.x blocks of blockDim.x threads
-// each. learn/examples/vector_add.cu has such a line.
 #include <cuda_runtime.h>
 
 #include <cmath>

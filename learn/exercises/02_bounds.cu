@@ -2,8 +2,6 @@
 // Too few blocks leave numbers unwritten; enough of them have threads beyond the end, which write
 // into memory that belongs to somebody else. On a GPU nobody tells you about either.
 //   make learn EXERCISE=2
-// Hint: round the number of blocks up: (n + threads - 1) / threads. Then the last block has 24
-// threads too many: only threads with i < n may touch an array.
 #include "learn/exercises/exercise.h"
 
 // --- your code: 2 lines ---

@@ -3,9 +3,6 @@
 // Between two rounds every thread must wait for the others: a thread that runs ahead would read
 // what has yet to be written. __syncthreads() is that barrier, and all threads have to reach it.
 //   make learn EXERCISE=4
-// Hint: for (int half = threads / 2; half > 0; half /= 2), thread t < half adds
-// partial[t + half] to partial[t]; then the barrier, outside of the if.
-// learn/examples/reduction.cu shows what happens without it.
 #include "learn/exercises/exercise.h"
 
 constexpr int threads = 256, blocks = 4;

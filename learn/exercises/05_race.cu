@@ -1,10 +1,9 @@
 // Exercise 5: a race. 256 threads count how often each digit comes up. Many have the same digit,
 // and bins[digit] += 1 is three things: read, add, write. If two threads read before either writes,
 // one count is lost. The stand-in runs these threads one after another, so that the counts come out
-// right; it names the race all the same.
+// right; it names the race all the same. A barrier can't help: there would have to be one between
+// any two of the 256 threads. CUDA has operations that do all three as one, its *atomics*.
 //   make learn EXERCISE=5
-// Hint: a barrier can't help, since all threads want to count in the same moment. atomicAdd(p, 1)
-// reads *p, adds and writes as one thing, which no other thread can come between.
 #include "learn/exercises/exercise.h"
 
 constexpr int threads = 256, digits = 10;

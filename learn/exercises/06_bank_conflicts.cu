@@ -4,8 +4,6 @@
 // one turn. Those of a column can all lie in the same bank: 32 turns. Where should the element of a
 // row and column lie, among the tile's 33 x 32 words, so that both take one turn?
 //   make learn EXERCISE=6
-// Hint: the words of a column are a row's length apart. With a length of 33, the rows' beginnings
-// fall into 32 different banks. (Or keep 32 and move each row's columns: col ^ row.)
 #include <set>
 
 #include "learn/exercises/exercise.h"

@@ -3,8 +3,6 @@
 // that bit. After adding it for bit 16, each lane holds the sum of 2 lanes; for 8, of 4; and after
 // five rounds, each of the 32 lanes holds the sum of all. A layer norm sums its rows so.
 //   make learn EXERCISE=7
-// Hint: for (int bit = 16; bit > 0; bit /= 2) x += ... With __shfl_down_sync, only lane 0 would end
-// with the whole sum.
 #include "learn/exercises/exercise.h"
 
 constexpr int lanes = 32, C = 192;

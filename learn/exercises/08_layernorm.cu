@@ -3,8 +3,6 @@
 // same on paper and needs no mean beforehand. In 24 bits it isn't: these rows lie around 2000, both
 // terms around 4000000, and their difference is lost among the digits that fp32 hasn't got.
 //   make learn EXERCISE=8
-// Hint: the row is in registers, so that a second pass costs no memory: sum (x[i] - mean)^2 over
-// the lane's numbers, then over the warp, and divide by C. learn/layernorm/v3.cu does it.
 #include "learn/exercises/exercise.h"
 
 constexpr int lanes = 32, C = 192, per_lane = C / lanes, rows = 8;

@@ -4,9 +4,6 @@
 // The code below has the first of them only. It is checked as a gradient should be: each number of
 // inp is moved a little, and the loss, the sum of dout out, computed again in double.
 //   make learn EXERCISE=9
-// Hint: two sums over the lane's numbers, of g[i] and of g[i] * xhat[i]; warp_sum() of each,
-// divided by C; then the loop that writes. kernels/layers/layernorm.cu has them, too:
-// layernorm_backward_plain.
 #include "learn/exercises/exercise.h"
 
 constexpr int lanes = 32, C = 64, per_lane = C / lanes, rows = 4;

@@ -3,8 +3,6 @@
 // wants one. So it keeps the sum as of the largest score so far; when a larger one comes, what was
 // summed before was too large by exp(new max - old max). The code below forgets to correct it.
 //   make learn EXERCISE=10
-// Hint: keep the new maximum apart from the old one; multiply sum by exp(old - new) before
-// adding exp(x - new). The first time, old is -infinity, and exp(-infinity) is 0.
 #include "learn/exercises/exercise.h"
 
 constexpr int rows = 32, K = 50;

@@ -1,11 +1,8 @@
 // Exercise 11: who holds what. mma.m16n8k16 multiplies a 16 x 16 by a 16 x 8 matrix, the whole warp
 // at once. No lane has a matrix: each holds 4 of the product's 128 numbers in registers, and which
-// ones the instruction prescribes. Here d[row][col] = 8 row + col, so that each number tells
-// where it belongs.
+// ones the instruction prescribes; the PTX guide draws it (mma.m16n8k16, accumulators). Here
+// d[row][col] = 8 row + col, so that each number tells where it belongs.
 //   make learn EXERCISE=11
-// Hint: four lanes share a row: lane / 4. Each has two neighbouring columns of it: lane % 4 * 2 and
-// the next. Its numbers 2 and 3 are the same columns, 8 rows below. The PTX guide draws it
-// (mma.m16n8k16, accumulators).
 #include "kernels/cuda/ptx.cuh"
 #include "learn/exercises/exercise.h"
 

@@ -4,9 +4,6 @@
 // after `interval` good steps in a row it is doubled. The GPU decides this itself, so that the host
 // never waits. The code below skips, but leaves the scale alone, and so it skips for ever.
 //   make learn EXERCISE=12
-// Hint: overflow: scale /= 2, and good_steps begins again at 0. Otherwise ++good_steps, and where
-// it reaches interval, scale *= 2 and good_steps = 0. So does update_state in
-// kernels/training/optimizer.cu.
 #include <cuda_fp16.h>
 
 #include "learn/exercises/exercise.h"

@@ -1,5 +1,5 @@
-// learn/exercises: what students write into the gaps. What doesn't do the task is refused with words
-// that help, even if the numbers are right; other ways of doing it pass.
+// learn/exercises: lines that students write into the gaps. Those that don't do the task are refused
+// with words that help, even if the numbers are right; other ways of doing it pass.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -106,7 +106,7 @@ TEST(LearnAttempts, WithoutDevice) {
   const Ended end = shell(make_try + " FILE=" + (scratch / "bounds.cu"));
   EXPECT_EQ(end.code, 2);
   EXPECT_TRUE(has(end.output,
-                  "bounds.cu:16: the kernel square calls has_work, which lacks "
+                  "bounds.cu:14: the kernel square calls has_work, which lacks "
                   "__device__: a GPU has no code for it\n"));
 }
 

@@ -43,6 +43,8 @@ const Exercise exercises[] = {
     {"12_loss_scale", {"step 1 should have scale 131072, has 262144: the gradient overflowed"}},
 };
 
+const std::string make_learn =
+    "env -u MAKEFLAGS -u MAKELEVEL make -s learn BUILD=" + build_folder();
 std::string source_of(const std::string& name) { return folder + name + ".cu"; }
 std::string run_exercise(const std::string& built, const std::string& name) {
   return "learn/exercise " + build_folder() + "/learn/" + built + "/" + name + " " +
@@ -65,8 +67,17 @@ TEST_P(LearnExercises, TheGapIsExplained) {
   const Ended end = shell(run_exercise("exercises", name));
   EXPECT_EQ(end.code, 1) << end.output;
   for (const std::string& words : says) EXPECT_TRUE(has(end.output, words));
-  EXPECT_TRUE(has(end.output, "\nhint: "));
   EXPECT_TRUE(has(end.output, ": not solved yet; " + source_of(name) + ":"));
+  EXPECT_TRUE(end.output.ends_with(" is yours; HINT=1 prints a hint\n")) << end.output;
+}
+// It would give away what to find out; so neither the text nor the first failure has it.
+TEST_P(LearnExercises, TheHintWaitsToBeAsked) {
+  const std::string& name = GetParam().name;
+  if (is_missing(name)) GTEST_SKIP() << "not built: make test builds them";
+  const std::string hint = contents(folder + "hints/" + name + ".txt");
+  EXPECT_TRUE(hint.starts_with("hint: ")) << hint;
+  EXPECT_EQ(shell(make_learn + " HINT=1 EXERCISE=" + std::to_string(std::stoi(name))).output, hint);
+  EXPECT_EQ(contents(source_of(name)).find("int: "), std::string::npos);
 }
 TEST_P(LearnExercises, TheSolutionPasses) {
   const std::string& name = GetParam().name;
@@ -91,8 +102,7 @@ TEST(LearnExercise, AllAreTested) {
 TEST(LearnExercise, ThatIsNotThere) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   for (const std::string number : {"13", "first"}) {
-    const Ended end = shell("env -u MAKEFLAGS -u MAKELEVEL make -s learn BUILD=" + build_folder() +
-                            " EXERCISE=" + number);
+    const Ended end = shell(make_learn + " EXERCISE=" + number);
     EXPECT_EQ(end.code, 2);
     EXPECT_TRUE(has(end.output, "learn: EXERCISE=" + number + ": there are 01 first kernel, 02 "));
     EXPECT_TRUE(has(end.output, ", 12 loss scale\n"));
