@@ -78,7 +78,7 @@ int main() {
       for (int k = 0; k < n; ++k) sum += a[y * n + k] * b[k * n + x];
       wrong += !(c[y * n + x] == sum);
     }
-  printf("matrix_product: %d of %d wrong; turns to store a row of a_tile: %d\n", wrong, n * n,
+  printf("matrix_product: %d of %d wrong; turns to store a column of a_tile: %d\n", wrong, n * n,
          turns(0, row));
   return wrong != 0;
 }

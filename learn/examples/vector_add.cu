@@ -6,7 +6,7 @@
 #include <cstdio>
 
 __global__ void vector_add(const float* a, const float* b, float* c, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;  // blockIdx.x whole blocks come before
 #ifdef FORGET_THE_END
   c[i] = a[i] + b[i];  // 8 blocks of 128 threads are 1024, but n is 1000
 #else

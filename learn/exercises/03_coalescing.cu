@@ -1,6 +1,6 @@
 // Exercise 3: coalescing. A warp doubles 1024 numbers by 32 requests: in each, its 32 threads (the
-// lanes) touch a number each. Memory comes in sectors of 32 bytes, 8 floats: the fewer sectors the 32
-// addresses of a request fall into, the better. Every number has to be touched once; in which
+// lanes) touch a number each. Memory comes in sectors of 32 bytes, 8 floats: the fewer of them the
+// 32 addresses of a request fall into, the better. Every number has to be touched once; in which
 // request, and by which lane, is up to you.
 //   make learn EXERCISE=3
 #include <set>

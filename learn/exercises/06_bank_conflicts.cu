@@ -49,14 +49,23 @@ int main() {
       gpu_out.to_host(), 0, [&](size_t i) { return inp[i % side * side + i / side]; });
   if (wrong < inp.size()) return std::printf("out[%zu] is wrong\n", wrong), 1;
 
-  size_t row_turns = 0, col_turns = 0;
+  // The row and the column that take most turns.
+  int row = 0, col = 0;
+  const auto row_turns = [](int i) { return turns([=](int lane) { return place(i, lane); }); };
+  const auto col_turns = [](int i) { return turns([=](int lane) { return place(lane, i); }); };
   for (int i = 0; i < side; ++i) {
-    row_turns = std::max(row_turns, turns([&](int lane) { return place(i, lane); }));
-    col_turns = std::max(col_turns, turns([&](int lane) { return place(lane, i); }));
+    if (row_turns(i) > row_turns(row)) row = i;
+    if (col_turns(i) > col_turns(col)) col = i;
   }
-  std::printf("transposed; a row takes %zu turns, a column %zu\n", row_turns, col_turns);
-  if (row_turns == 1 && col_turns == 1) return 0;
-  std::printf("expected 1 and 1. Banks of column 0, from row 0 on: %d, %d, %d, %d, ...\n",
-              place(0, 0) % 32, place(1, 0) % 32, place(2, 0) % 32, place(3, 0) % 32);
+  std::printf("transposed; turns to write a row: %zu, to read a column: %zu\n", row_turns(row),
+              col_turns(col));
+  if (row_turns(row) == 1 && col_turns(col) == 1) return 0;
+  std::printf("expected 1 and 1. ");
+  if (row_turns(row) > 1)
+    std::printf("Banks of row %d, from column 0 on: %d, %d, %d, %d, ...\n", row, place(row, 0) % 32,
+                place(row, 1) % 32, place(row, 2) % 32, place(row, 3) % 32);
+  else
+    std::printf("Banks of column %d, from row 0 on: %d, %d, %d, %d, ...\n", col, place(0, col) % 32,
+                place(1, col) % 32, place(2, col) % 32, place(3, col) % 32);
   return 1;
 }

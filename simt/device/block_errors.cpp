@@ -28,6 +28,13 @@ std::string hex(uint32_t mask) {
 // " for the lanes 0x0000ffff", unless they are all lanes.
 std::string lanes(const Gate& gate) { return gate.whole ? "" : " for the lanes " + hex(gate.mask); }
 
+// Those that a gate waits for.
+std::string awaited(const Gate& gate) {
+  if (gate.mask) return gate.whole ? "all lanes of the warp" : "all these lanes";
+  return gate.awaited == gate.size ? "all threads of the block"
+                                   : std::to_string(gate.awaited) + " threads";
+}
+
 }  // namespace
 
 void Block::describe(char (&text)[max_description], bool with_thread) const {
@@ -56,10 +63,10 @@ void Block::describe_hang() {
       return waiting->gate->awaits(t) && (t.returned || t.gate != waiting->gate);
     });
   }
-  error_ =
-      name(*waiting) + " waits" + at(waiting->site) + lanes(*waiting->gate) + ", but " +
-      name(*missing) +
-      (missing->returned ? " has returned" : " waits" + at(missing->site) + lanes(*missing->gate));
+  error_ = name(*waiting) + " waits" + at(waiting->site) + lanes(*waiting->gate) + ", but " +
+           name(*missing) +
+           (missing->returned ? " has ended: " + awaited(*waiting->gate) + " must reach it"
+                              : " waits" + at(missing->site) + lanes(*missing->gate));
 }
 
 void Block::describe_two_sites(const Gate& gate, Site site) {

@@ -1,5 +1,5 @@
-// learn/exercises: lines that students write into the gaps. Those that don't do the task are refused
-// with words that help, even if the numbers are right; other ways of doing it pass.
+// learn/exercises: lines that students write into the gaps. Those that don't do the task are
+// refused, with words that help, even if the numbers are right; other ways of doing it pass.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,7 +20,16 @@ struct Attempt {
 };
 
 const std::string has_work = "__device__ bool has_work(int i, int n) { return i < n; }\n";
+const std::string element = "__host__ __device__ int element(int lane, int request) ";
+const std::string place = "__host__ __device__ int place(int row, int col) ";
 const Attempt attempts[] = {
+    {"01_first_kernel",
+     "const int i = blockIdx.x;\n",
+     {"y[4] should be 9, is nan: no thread has written it\n"
+      "512 threads wrote 4 of 512 numbers: several threads have the same i\n"}},
+    {"01_first_kernel",
+     "const int i = threadIdx.x;\n",
+     {"512 threads wrote 128 of 512 numbers: several", "do the threads of all blocks compute"}},
     {"02_bounds",
      "int blocks_for(int n, int) { return n; }\n" + has_work,
      {"blocks_for(1000, 128) is 1000: in 8 blocks each number has a thread of its own, the others "
@@ -31,6 +40,14 @@ const Attempt attempts[] = {
     {"02_bounds",
      "int blocks_for(int n, int threads) { return (n + threads - 2) / threads; }\n" + has_work,
      {"blocks_for(1025, 128) is 8: in 9 blocks each number has a thread of its own\n"}},
+    {"03_coalescing",
+     element + "{ return (lane * 8 + request) % n; }\n",
+     {"lane 0 touches x[8] in request 8, but lane 1 has done so in request 0: each number only "
+      "once\n"}},
+    {"03_coalescing",
+     element + "{ return request * 33 + lane; }\n",
+     {"lane 1 touches x[1024] in request 31, but there are x[0] to x[1023]\n"}},
+    {"03_coalescing", element + "{ return request * lanes + (lane ^ 5); }\n", {}},
     {"04_reduction",
      "if (t == 0) for (int i = 1; i < threads; ++i) partial[0] += partial[i];\n",
      {"sums are right\nbut thread 0 reads or writes memory ", ", thread 1 only 2 times:\n",
@@ -55,6 +72,15 @@ const Attempt attempts[] = {
      "for (int d = 0; d < digits; ++d) {\n"
      "  const int count = __syncthreads_count(digit[t] == d);\n  if (t == d) bins[d] = count;\n}\n",
      {}},
+    {"06_bank_conflicts",
+     place + "{ return col * side + row; }\n",
+     {"turns to write a row: 32, to read a column: 1\n"
+      "expected 1 and 1. Banks of row 0, from column 0 on: 0, 0, 0, 0, ...\n"}},
+    {"06_bank_conflicts",
+     place + "{ return row * side + (col ^ row / 2); }\n",
+     {"turns to write a row: 1, to read a column: 2\n"
+      "expected 1 and 1. Banks of column 0, from row 0 on: 0, 0, 1, 1, ...\n"}},
+    {"06_bank_conflicts", place + "{ return row * side + (col ^ row); }\n", {}},
 };
 
 const std::string make_try = "env -u MAKEFLAGS -u MAKELEVEL make -s try BUILD=" + build_folder();

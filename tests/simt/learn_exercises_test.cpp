@@ -24,14 +24,16 @@ struct Exercise {
 void PrintTo(const Exercise& e, std::ostream* out) { *out << e.name; }
 
 const Exercise exercises[] = {
-    {"01_first_kernel", {"y[1] should be 3, is nan: no thread", "did all 512 threads compute"}},
+    {"01_first_kernel",
+     {"y[1] should be 3, is nan: no thread", "512 threads wrote 1 of 512 numbers"}},
     {"02_bounds", {"y[896] should be", "7 blocks of 128 threads are 896 threads, for 1000"}},
     {"03_coalescing",
      {"a request touches 32 sectors", "expected 4", "lane 1 x[32], 128 bytes away"}},
     {"04_reduction", {"sums[0] should be 32896, is 1: partial[0] still holds"}},
     {"05_race",
      {"simt: count_digits: a race for bins[", "all 10 counts are right\nsimt: 1 race\n"}},
-    {"06_bank_conflicts", {"a row takes 1 turns, a column 32", "row 0 on: 0, 0, 0, 0, ...\n"}},
+    {"06_bank_conflicts",
+     {"turns to write a row: 1, to read a column: 32", "row 0 on: 0, 0, 0, 0, ...\n"}},
     {"07_warp_sum",
      {"lane 0 should hold the row's sum, 18336, but holds 480:\nthat is the sum of"}},
     {"08_layernorm", {"out[0] should be -0.9023, is nan", "fp32 steps by 0.25 at 4000000\n"}},
@@ -155,6 +157,16 @@ TEST(LearnReadme, QuotesWhatExercisesPrint) {
     ++compared;
   }
   EXPECT_EQ(compared, 12);
+}
+
+// Stop 6 sends its readers to a line.
+TEST(LearnReadme, NamesTheLineOfTheConflict) {
+  if (!std::filesystem::exists("learn/README.md")) GTEST_SKIP() << "not in the project's folder";
+  EXPECT_TRUE(has(contents("learn/README.md"), "Rung 4's conflicts are in line 26: click it"));
+  std::istringstream lines(contents("learn/matmul/v4.cu"));
+  std::string line;
+  for (int i = 0; i < 26; ++i) std::getline(lines, line);
+  EXPECT_TRUE(has(line, "a_own[i] = a_tile[y + i][k], b_own[i] = b_tile[k][x + i];"));
 }
 
 }  // namespace

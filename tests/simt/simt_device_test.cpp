@@ -142,9 +142,10 @@ __global__ void planted_barrier_not_by_all() {
 }
 TEST_F(SimtDevice, BarrierNotReachedByAll) {
   in_each_order([] {
-    EXPECT_TRUE(says(error_of<planted_barrier_not_by_all>(dim3(2, 2), dim3(32, 4), 0),
-                     {"planted_barrier_not_by_all: block (", ": thread (0,0,0) waits at ",
-                      at(not_by_all_line), ", but thread (3,1,0) has returned"}));
+    EXPECT_TRUE(says(
+        error_of<planted_barrier_not_by_all>(dim3(2, 2), dim3(32, 4), 0),
+        {"planted_barrier_not_by_all: block (", ": thread (0,0,0) waits at ", at(not_by_all_line),
+         ", but thread (3,1,0) has ended: all threads of the block must reach it"}));
   });
 }
 
@@ -214,9 +215,10 @@ __global__ void planted_mask_not_by_all() {
   if (threadIdx.x < 16 && threadIdx.x != 9) __syncwarp(0x0000FFFF);
 }
 TEST_F(SimtDevice, NamedLaneDoesNotCome) {
-  EXPECT_TRUE(says(error_of<planted_mask_not_by_all>(1, 32, 0),
-                   {"thread (0,0,0) waits at ", at(mask_not_by_all_line),
-                    " for the lanes 0x0000ffff, but thread (9,0,0) has returned"}));
+  EXPECT_TRUE(says(
+      error_of<planted_mask_not_by_all>(1, 32, 0),
+      {"thread (0,0,0) waits at ", at(mask_not_by_all_line),
+       " for the lanes 0x0000ffff, but thread (9,0,0) has ended: all these lanes must reach it"}));
 }
 
 constexpr int masks_differ_line = __LINE__ + 1;

@@ -385,7 +385,8 @@ void elects_planted_by_half_a_warp(const CUtensorMap, const CUtensorMap) {
 }
 TEST_F(SimtAsyncErrors, AnElectionByPartOfAWarpIsNamed) {
   says_in_each<elects_planted_by_half_a_warp>(
-      32, {"thread (0,0,0) waits at ", at(384), ", but thread (16,0,0) has returned"});
+      32, {"thread (0,0,0) waits at ", at(384),
+           ", but thread (16,0,0) has ended: all lanes of the warp must reach it"});
 }
 
 }  // namespace
