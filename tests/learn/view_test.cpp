@@ -375,6 +375,23 @@ TEST_F(View, IsReadByKeyboardAndComparesTwoVersions) {
   EXPECT_GT(count(dom, "class=\"[gs]\""), 8u);  // bars in the timelines
 }
 
+// A rung's line has numbers that only learn/ladder reads.
+TEST_F(View, PrintsWhetherARungIsRightAndThenThePath) {
+  const Ended end = make_view(in_file(R"(#include <cstdio>
+__global__ void fill(int* x) { x[threadIdx.x] = 1; }
+int main() {
+  int* x;
+  cudaMalloc(&x, 128);
+  fill<<<1, 32>>>(x);
+  cudaDeviceSynchronize();
+  printf("fill v1: naive: 0 of 32 wrong, error 0.0e+00 <= 1.0e-05; needs 128 bytes, 0 of weights, "
+         "32 flops, times 2; earns us; measured as -\n");
+}
+)"));
+  EXPECT_EQ(end.output, "fill v1: naive: 0 of 32 wrong, error 0.0e+00 <= 1.0e-05\n" +
+                            build_folder() + "/view/my.html\n");
+}
+
 // ---- Refusals ----------------------------------------------------------------------------------
 void expect_refused(const Ended& end, const std::string& words) {
   EXPECT_EQ(end.code, 2) << end.output;
