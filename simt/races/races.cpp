@@ -28,8 +28,6 @@ Races& Races::instance() {
   return one;
 }
 
-const BlockWork& last_block_work() { return Races::instance().work(); }
-
 // ---- Launches and blocks ------------------------------------------------------------------------
 void Races::begin_launch(const std::string& kernel, const std::array<unsigned, 3>& block_shape) {
   stopped_ |= accesses_ >= most_accesses();
@@ -44,7 +42,7 @@ void Races::begin_launch(const std::string& kernel, const std::array<unsigned, 3
 void Races::begin_block(const std::array<unsigned, 3>& index, unsigned threads) {
   if (stopped_) return;
   blocks_.push_back(index);
-  work_.accesses.assign(threads, 0), work_.barriers = 0;
+  last_block_work.accesses.assign(threads, 0), last_block_work.barriers = 0;
   shared_.clear();
   shadow_.pools[1].clear();
   clocks_.begin_block(threads);
@@ -124,7 +122,7 @@ void Races::note(Place place, Touch kind, const void* address, size_t bytes, boo
     stopped_ = true, me_ = nobody;
     return;
   }
-  ++work_.accesses[me_];
+  ++last_block_work.accesses[me_];
   const bool is_atomic = kind == Touch::atomic;
   a.is_strong = is_atomic || (is_flag && !a.in_shared());
   each_cell(begin, bytes, a.in_shared(),

@@ -64,7 +64,7 @@ class Races {
   void pause() { settle(), me_ = nobody; }  // accesses from here on are not the kernel's
 
   void wait_all() {
-    ++work_.barriers;
+    ++last_block_work.barriers;
     if (!stopped_) clocks_.wait_all();
   }
   void wait(const std::vector<unsigned>& threads) {
@@ -79,7 +79,6 @@ class Races {
   // ---- Results -------------------------------------------------------------------------------
   size_t found() const { return reported_.size() + unnamed_; }
   size_t watched() const { return launches_; }
-  const BlockWork& work() const { return work_; }
   // Said when the program ends: races that were not printed, that not all was watched.
   std::string last_words() const;
 
@@ -140,7 +139,6 @@ class Races {
   std::array<unsigned, 3> block_shape_{};
   std::vector<std::array<unsigned, 3>> blocks_;
   size_t launches_ = 0, accesses_ = 0;
-  BlockWork work_;
   bool stopped_ = false;
 
   // The host's accesses to managed memory while launches were queued, by words: their place, and
