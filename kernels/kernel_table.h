@@ -34,11 +34,18 @@ class KernelTable {
   size_t workspace_bytes(const Op& op) {
     return wanted_workspace(row<Op>(), &op);
   }
+  // Whether a kernel made for sm_90 runs the operation, by its sizes and dtype; its pointers are
+  // ignored.
+  template <class Op>
+  bool by_hopper(const Op& op) const {
+    return is_by_hopper(row<Op>(), &op);
+  }
 
  protected:
   // which: the operation's row in the table
   virtual void execute(size_t which, const void* op, Stream) = 0;
   virtual size_t wanted_workspace(size_t which, const void* op) = 0;
+  virtual bool is_by_hopper(size_t, const void*) const { return false; }
 
  private:
   template <class Op>

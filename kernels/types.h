@@ -11,8 +11,9 @@ constexpr size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
 // The kernels that a GPU runs; the CPU has one set.
 enum class KernelSet : uint8_t {
   fast,
-  cudnn,  // the same, but cuDNN's convolutions (--conv cudnn)
-  plain,  // to read and to compare with: a thread computes one output (--kernels plain)
+  cudnn,   // the same, but cuDNN's convolutions (--conv cudnn)
+  plain,   // to read and to compare with: a thread computes one output (--kernels plain)
+  hopper,  // those made for sm_90 where they take an operation, else the fast (--kernels hopper)
 };
 
 using Stream =

@@ -13,12 +13,21 @@ struct GpuOptions {
   KernelSet kernels = KernelSet::fast;
 };
 
+// All that KernelSet::hopper needs.
+struct HopperSupport {
+  int arch;                // the GPU's: 90
+  bool compiled;           // this program has code for sm_90
+  bool makes_tensor_maps;  // the driver has cuTensorMapEncodeTiled
+};
+
 }  // namespace bv
 
 namespace bv::cuda_gpu {
 // The GPUs that this process sees. If there are none, *why_none, unless null, says why.
 int device_count(std::string* why_none);
-bool has_cudnn();  // it is built in
+bool has_cudnn();             // it is built in
+bool has_code_for(int arch);  // 75, 80, 90: machine code for that chip is built in
+HopperSupport hopper_support(int device);
 // Throws std::runtime_error if the device can't be used.
 std::unique_ptr<Backend> make_backend(const GpuOptions&);
 }  // namespace bv::cuda_gpu
@@ -26,5 +35,7 @@ std::unique_ptr<Backend> make_backend(const GpuOptions&);
 namespace bv::simt_gpu {
 int device_count(std::string* why_none);
 bool has_cudnn();
+bool has_code_for(int arch);
+HopperSupport hopper_support(int device);
 std::unique_ptr<Backend> make_backend(const GpuOptions&);
 }  // namespace bv::simt_gpu

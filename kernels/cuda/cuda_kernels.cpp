@@ -10,16 +10,11 @@
 
 namespace bv::BAREVISION_GPU {
 
-namespace {
-// Kernels read 16 bytes at a time; on Hopper, cuBLASLt's kernels need workspaces aligned to 256.
-constexpr DeviceLimits alignments{.alignment = 16, .workspace_alignment = 256};
-}  // namespace
-
 void destroy_cudnn(ConvCudnn* cudnn) { delete cudnn; }
 void destroy_matmul(Matmul* matmul) { delete matmul; }
 
 CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
-    : KernelRows<CudaKernels>(alignments),
+    : KernelRows<CudaKernels>(gpu_alignments),
       compute_(compute),
       props_{.arch = compute_capability(),
              .sms = attribute(cudaDevAttrMultiProcessorCount),
@@ -35,7 +30,7 @@ CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
 CudaKernels::~CudaKernels() = default;
 
 PlainKernels::PlainKernels(cudaStream_t compute)
-    : KernelRows<PlainKernels>(alignments), compute_(compute) {}
+    : KernelRows<PlainKernels>(gpu_alignments), compute_(compute) {}
 
 std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, KernelSet set) {
   const int arch = compute_capability();
@@ -43,6 +38,7 @@ std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, KernelSet set) {
     throw std::runtime_error("this GPU has compute capability " + std::to_string(arch / 10) + "." +
                              std::to_string(arch % 10) +
                              "; CUDA 13 has dropped those before 7.5 (Turing)");
+  if (set == KernelSet::hopper) return make_hopper_kernels(compute);
   const auto stream = reinterpret_cast<cudaStream_t>(compute);
   if (set == KernelSet::plain) return std::make_unique<PlainKernels>(stream);
   return std::make_unique<CudaKernels>(stream, set == KernelSet::cudnn);

@@ -15,6 +15,9 @@ class Matmul;
 void destroy_cudnn(ConvCudnn*);
 void destroy_matmul(Matmul*);
 
+// Kernels read 16 bytes at a time; on Hopper, cuBLASLt's kernels need workspaces aligned to 256.
+inline constexpr DeviceLimits gpu_alignments{.alignment = 16, .workspace_alignment = 256};
+
 // The device's properties that launches depend on, read once.
 struct DeviceProps {
   int arch;  // 75, 80, 90 ...
@@ -42,6 +45,7 @@ class CudaKernels final : public KernelRows<CudaKernels> {
  public:
   CudaKernels(cudaStream_t compute, bool cudnn);
   ~CudaKernels() override;
+  const DeviceProps& props() const { return props_; }
 
   // Defined for each operation, as specialisations or instantiations, in its NAME.cu.
   template <class Op>

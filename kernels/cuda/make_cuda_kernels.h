@@ -2,12 +2,20 @@
 // stream means `compute`. Throws std::runtime_error.
 #pragma once
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "kernels/kernels.h"
 
 namespace bv::cuda_gpu {
 std::unique_ptr<Kernels> make_cuda_kernels(Stream compute = nullptr, KernelSet = KernelSet::fast);
-}
+// The same for KernelSet::hopper.
+std::unique_ptr<Kernels> make_hopper_kernels(Stream compute);
+// The names of the operations that have kernels made for sm_90, of some sizes and dtypes.
+std::vector<std::string> hopper_operations();
+}  // namespace bv::cuda_gpu
 namespace bv::simt_gpu {
 std::unique_ptr<Kernels> make_cuda_kernels(Stream compute = nullptr, KernelSet = KernelSet::fast);
-}
+std::unique_ptr<Kernels> make_hopper_kernels(Stream compute);
+std::vector<std::string> hopper_operations();
+}  // namespace bv::simt_gpu

@@ -1,4 +1,5 @@
 // The chips for which nvcc compiles this program: it tells them to every source alike.
+#include "kernels/cuda/backend.h"
 #include "kernels/devices/cuda_build.h"
 
 namespace bv::BAREVISION_GPU {
@@ -12,6 +13,16 @@ std::string toolkit() {
     text += (text.find("sm_") == text.npos ? " for sm_" : ", sm_") + std::to_string(arch / 10);
 #endif
   return text;
+}
+
+bool has_code_for([[maybe_unused]] int arch) {
+#ifdef __CUDA_ARCH_LIST__
+  for (const int built : {__CUDA_ARCH_LIST__})
+    if (built == 10 * arch) return true;
+  return false;
+#else
+  return true;
+#endif
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -7,11 +7,17 @@
 
 namespace bv {
 
+struct HopperSupport;
 enum class DeviceKind : uint8_t { cpu, simt, cuda };
 
 bool is_built(DeviceKind);
 // The CUDA GPUs that this process sees. If there are none, *why_none says why in a few words.
 int gpu_count(std::string* why_none);
+
+// Why the device can't have KernelSet::hopper, and what to do, in a line; empty: it can.
+std::string why_no_hopper(DeviceKind, int index);
+// The same in words, of a device that is not the cpu.
+std::string why_no_hopper(DeviceKind, const HopperSupport&);
 
 struct BackendOptions {
   int index;                            // cuda: which GPU

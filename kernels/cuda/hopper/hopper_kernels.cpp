@@ -1,0 +1,111 @@
+#include "kernels/cuda/hopper/hopper_kernels.h"
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/make_cuda_kernels.h"
+#include "kernels/table/fields.h"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+
+// The table: Hopper's kernels where they take an operation, else the others.
+class HopperTable final : public KernelRows<HopperTable> {
+ public:
+  explicit HopperTable(cudaStream_t compute)
+      : KernelRows<HopperTable>(gpu_alignments),
+        compute_(compute),
+        rest_(compute, false),
+        hopper_(rest_.props()) {}
+
+  template <class Op>
+  bool takes([[maybe_unused]] const Op& op) const {
+    if constexpr (HopperOps::has<Op>)
+      return hopper_.takes(op);
+    else
+      return false;
+  }
+  template <class Op>
+  size_t workspace(const Op& op) {
+    if constexpr (HopperOps::has<Op>)
+      if (hopper_.takes(op)) return hopper_.workspace(op);
+    return rest_.workspace(op);
+  }
+  template <class Op>
+  void dispatch(const Op& op, Stream stream) {
+    const auto on = stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
+    if constexpr (HopperOps::has<Op>)
+      if (hopper_.takes(op)) return hopper_.run(op, on);
+    rest_.run(op, on);
+  }
+
+ protected:
+  bool is_by_hopper(size_t which, const void* op) const override;
+
+ private:
+  cudaStream_t compute_;  // the stream that null stands for
+  CudaKernels rest_;
+  HopperKernels hopper_;
+};
+
+template <class... Ops>
+struct Rows {
+  using Ask = bool (*)(const HopperTable&, const void*);
+  static constexpr Ask takes[] = {[](const HopperTable& table, const void* op) {
+    return table.takes(*static_cast<const Ops*>(op));
+  }...};
+  static std::vector<std::string> hopper_operations() {
+    std::vector<std::string> names;
+    const auto add = [&]<class Op>(Op op) {
+      if (HopperOps::has<Op>) names.push_back(Fields(op).operation);
+    };
+    (add(Ops{}), ...);
+    return names;
+  }
+};
+
+bool HopperTable::is_by_hopper(size_t which, const void* op) const {
+  return Kernels::Apply<Rows>::takes[which](*this, op);
+}
+
+int of_device(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+// The driver's library isn't linked.
+bool driver_makes_tensor_maps() {
+#ifdef CUDART_VERSION
+  void* call = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  return cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &call, 12000, cudaEnableDefault,
+                                          &result) == cudaSuccess &&
+         result == cudaDriverEntryPointSuccess && call;
+#else
+  return true;  // the stand-in
+#endif
+}
+
+}  // namespace
+
+HopperSupport hopper_support(int device) {
+  return {.arch = 10 * of_device(cudaDevAttrComputeCapabilityMajor, device) +
+                  of_device(cudaDevAttrComputeCapabilityMinor, device),
+          .compiled = has_code_for(90),
+          .makes_tensor_maps = driver_makes_tensor_maps()};
+}
+
+std::vector<std::string> hopper_operations() { return Kernels::Apply<Rows>::hopper_operations(); }
+
+std::unique_ptr<Kernels> make_hopper_kernels(Stream compute) {
+  if (const int arch = compute_capability(); arch != 90)
+    throw std::runtime_error("the kernels made for sm_90 don't run on an sm_" +
+                             std::to_string(arch));
+  return std::make_unique<HopperTable>(reinterpret_cast<cudaStream_t>(compute));
+}
+
+}  // namespace bv::BAREVISION_GPU
