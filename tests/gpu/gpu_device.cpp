@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/make_cuda_kernels.h"
+#include "kernels/devices/devices.h"
 
 #define TO_STRING(x) #x
 #define NAME_OF(x) TO_STRING(x)
@@ -23,10 +24,14 @@ void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   check(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
 }
 
-std::string why_unavailable() {
+constexpr bool simt = std::string_view(NAME_OF(BAREVISION_GPU)) == "simt_gpu";
+
+std::string why_unavailable(KernelSet set) {
   int device = 0;
   const cudaError_t error = cudaGetDevice(&device);
-  return error == cudaSuccess ? "" : std::string("no GPU: ") + cudaGetErrorString(error);
+  if (error != cudaSuccess) return std::string("no GPU: ") + cudaGetErrorString(error);
+  if (set == KernelSet::hopper && !simt) return why_no_hopper(DeviceKind::cuda, device);
+  return "";
 }
 
 // A failed kernel leaves an error that only a reset clears; otherwise all later tests would fail.
@@ -38,18 +43,24 @@ std::unique_ptr<Kernels> make_kernels(KernelSet set) {
 }  // namespace
 
 test::Device gpu_device(KernelSet set) {
-  const bool simt = std::string_view(NAME_OF(BAREVISION_GPU)) == "simt_gpu";
-  return {.name = std::string(simt ? "simt" : "cuda") + (set == KernelSet::plain ? "_plain" : ""),
-          .unavailable = why_unavailable(),
-          .dtypes = {DType::fp32, DType::fp16, DType::bf16},
-          .make_kernels = [set] { return make_kernels(set); },
-          .allocate = allocate,
-          .release = [](void* p) { cudaFree(p); },  // fails after an error
-          .upload = [](void* to, const void* from,
-                       size_t bytes) { copy(to, from, bytes, cudaMemcpyHostToDevice); },
-          .download = [](void* to, const void* from,
-                         size_t bytes) { copy(to, from, bytes, cudaMemcpyDeviceToHost); },
-          .plain = set == KernelSet::plain};
+  const bool plain = set == KernelSet::plain, hopper = set == KernelSet::hopper;
+  test::Device device{
+      .name = std::string(simt ? "simt" : "cuda") + (plain    ? "_plain"
+                                                     : hopper ? "_hopper"
+                                                              : ""),
+      .unavailable = why_unavailable(set),
+      .dtypes = {DType::fp32, DType::fp16, DType::bf16},
+      .make_kernels = [set] { return make_kernels(set); },
+      .allocate = allocate,
+      .release = [](void* p) { cudaFree(p); },  // fails after an error
+      .upload = [](void* to, const void* from,
+                   size_t bytes) { copy(to, from, bytes, cudaMemcpyHostToDevice); },
+      .download = [](void* to, const void* from,
+                     size_t bytes) { copy(to, from, bytes, cudaMemcpyDeviceToHost); },
+      .plain = plain};
+  if (hopper) device.operations = hopper_operations();
+  if (hopper && simt) device.chip = "sm_90";
+  return device;
 }
 
 }  // namespace bv::BAREVISION_GPU

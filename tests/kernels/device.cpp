@@ -33,7 +33,7 @@ Device cpu(const char* name, std::vector<DType> dtypes,
 std::vector<Device> gpu_devices() {
   std::vector<Device> devices;
 #ifdef BAREVISION_SIMT
-  for (const KernelSet set : {KernelSet::fast, KernelSet::plain}) {
+  for (const KernelSet set : {KernelSet::fast, KernelSet::plain, KernelSet::hopper}) {
     Device simt = simt_gpu::gpu_device(set);
     // The random order comes last: all that runs between tests uses it.
     simt.variants = {{"threads forwards: ", [] { simt::order = simt::Order::forward; }},
@@ -43,7 +43,7 @@ std::vector<Device> gpu_devices() {
   }
 #endif
 #ifdef BAREVISION_CUDA
-  for (const KernelSet set : {KernelSet::fast, KernelSet::plain})
+  for (const KernelSet set : {KernelSet::fast, KernelSet::plain, KernelSet::hopper})
     devices.push_back(cuda_gpu::gpu_device(set));
 #endif
   return devices;
@@ -63,6 +63,20 @@ std::vector<Device> cpu_devices() {
 }
 
 }  // namespace
+
+StandInChip::StandInChip(const std::string& name) : changed_(!name.empty()) {
+  if (!changed_) return;
+  if (const char* set = std::getenv("SIMT_ARCH")) before_ = set;
+  setenv("SIMT_ARCH", name.c_str(), 1);
+}
+
+StandInChip::~StandInChip() {
+  if (!changed_) return;
+  if (before_)
+    setenv("SIMT_ARCH", before_->c_str(), 1);
+  else
+    unsetenv("SIMT_ARCH");
+}
 
 std::vector<Device> devices_to_test() {
   std::vector<Device> devices = cpu_devices();

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -23,12 +24,28 @@ struct Device {
   std::function<void(void* host, const void* device, size_t bytes)> download;
   bool host_threads = false;  // whether its kernels run on OpenMP's threads
   bool plain = false;         // its kernels have none of the fast ones' limits
+  std::string chip = {};      // that the stand-in imitates while it runs; empty: its own
+  // It runs the cases of these alone: its other operations are another device's.
+  std::optional<std::vector<std::string>> operations = {};
   // A setting that may change between runs without changing a bit of any result; set() applies it.
   struct Variant {
     std::string name;
     std::function<void()> set;
   };
   std::vector<Variant> variants = {};
+};
+
+// SIMT_ARCH while this lives; empty: as it was. The stand-in reads it whenever its chip matters.
+class StandInChip {
+ public:
+  explicit StandInChip(const std::string& name);
+  ~StandInChip();
+  StandInChip(const StandInChip&) = delete;
+  StandInChip& operator=(const StandInChip&) = delete;
+
+ private:
+  bool changed_;
+  std::optional<std::string> before_;
 };
 
 // As GoogleTest prints it.

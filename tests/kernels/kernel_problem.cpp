@@ -178,6 +178,7 @@ Values Problem::held(const Values& values) const { return test::held(values, dty
 Outcome execute(const Problem& problem, const Device& device, int threads, unsigned char poison,
                 bool with_mistakes) {
   const ThreadCount count(threads);
+  const StandInChip chip(device.chip);
   const std::unique_ptr<Kernels> kernels = device.make_kernels();
   DeviceArguments memory(device, problem.arguments, poison);
   memory.with_mistakes = with_mistakes;

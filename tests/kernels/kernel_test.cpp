@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <ranges>
 
@@ -91,6 +92,16 @@ const char* suffix(DType dtype) {
   return dtype == DType::fp32 ? "" : dtype == DType::fp16 ? "_fp16" : "_bf16";
 }
 
+// "LinearForward": "linear_forward_M17 ..."
+bool is_of(const std::vector<std::string>& operations, const std::string& name_of_case) {
+  return std::ranges::any_of(operations, [&](const std::string& operation) {
+    std::string words;
+    for (const char c : operation)
+      words += (c < 'a' && !words.empty() ? "_" : "") + std::string(1, char(std::tolower(c)));
+    return name_of_case.starts_with(words + "_");
+  });
+}
+
 void add_test(const Device& device, KernelCase kernel_case, DType dtype) {
   kernel_case.name += suffix(dtype);
   testing::RegisterTest(
@@ -115,8 +126,9 @@ std::vector<KernelCase>& registered_cases() {
   return cases;
 }
 
-// BAREVISION_TEST_ALL: also the large sweep, large shapes by the plain kernels, which are slow, and
-// in the cpu's bf16, which loads, stores and multiplies as it does in small ones.
+// BAREVISION_TEST_ALL: also the large sweep, large shapes by the plain kernels, which are slow, on
+// another chip of the stand-in, and in the cpu's bf16, which loads, stores and multiplies as it
+// does in small ones.
 // BAREVISION_TEST_SMALL: small shapes only.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
@@ -126,9 +138,11 @@ bool add_cases(KernelCases cases) {
                             cases.begin() + ptrdiff_t(cases.usual()));
   for (const Device& device : devices_to_test())
     for (const KernelCase& c : cases) {
+      const bool slow = device.plain || !device.chip.empty();
       const bool small = work_of(c.name) <= (device.plain ? 1 << 14 : 1 << 16);
       if (!device.unavailable.empty() || (c.cpu_only && !device.host_threads) ||
-          ((small_only || (device.plain && !all)) && !small))
+          (device.operations && !is_of(*device.operations, c.name)) ||
+          ((small_only || (slow && !all)) && !small))
         continue;
       for (const DType dtype : device.dtypes)
         if (dtype == DType::fp32 || !device.host_threads || all || small)

@@ -159,20 +159,18 @@ KernelCases linear_cases() {
 [[maybe_unused]] const bool added = add_cases(linear_cases());
 
 #ifdef BAREVISION_SIMT
-Device simt_device() {
+Device simt_as(const std::string& chip) {
   const auto devices = devices_to_test();
-  return *std::ranges::find(devices, "simt", &Device::name);
+  Device simt = *std::ranges::find(devices, "simt", &Device::name);
+  simt.chip = chip;
+  return simt;
 }
 
-class LinearOn : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { setenv("SIMT_ARCH", GetParam(), 1); }
-  void TearDown() override { unsetenv("SIMT_ARCH"); }
-};
+class LinearOn : public testing::TestWithParam<const char*> {};
 
-Bytes dweight(const LinearShape& s, bool with_bias) {
+Bytes dweight(const std::string& chip, const LinearShape& s, bool with_bias) {
   const Problem problem = backward_weight(DType::bf16, s, with_bias, false, false);
-  const Outcome outcome = execute(problem, simt_device(), 0, 0xFF);
+  const Outcome outcome = execute(problem, simt_as(chip), 0, 0xFF);
   EXPECT_EQ(outcome.failures, std::vector<std::string>());
   return outcome.outputs.at(0);
 }
@@ -181,15 +179,15 @@ Bytes dweight(const LinearShape& s, bool with_bias) {
 TEST_P(LinearOn, WeightGradientsComeFromWhereTheTableSays) {
   const bool in_one_pass = GetParam() != std::string_view("sm_90");
   for (const LinearShape& s : {LinearShape{197, 576, 192}, {197, 192, 192}, {197, 192, 768}})
-    EXPECT_EQ(dweight(s, true) != dweight(s, false), in_one_pass) << s.N << ", " << s.K;
+    EXPECT_EQ(dweight(GetParam(), s, true) != dweight(GetParam(), s, false), in_one_pass)
+        << s.N << ", " << s.K;
 }
 INSTANTIATE_TEST_SUITE_P(Chips, LinearOn, testing::Values("sm_80", "sm_86", "sm_89", "sm_90"),
                          [](const auto& chosen) { return std::string(chosen.param); });
 
 // KernelTable runs as sm_80.
 TEST(LinearOnSimt, WeightGradientsOfAnSm90AreRight) {
-  setenv("SIMT_ARCH", "sm_90", 1);
-  const Device simt = simt_device();
+  const Device simt = simt_as("sm_90");
   int cases = 0;
   for (const KernelCase& c : registered_cases())
     if (c.name.starts_with("linear_backward_weight"))
@@ -198,7 +196,6 @@ TEST(LinearOnSimt, WeightGradientsOfAnSm90AreRight) {
         for (const std::string& failure : execute(c.make(dtype), simt, 0, 0xFF).failures)
           ADD_FAILURE() << c.name << ": " << failure;
       }
-  unsetenv("SIMT_ARCH");
   EXPECT_GE(cases, 100);
 }
 #endif
