@@ -12,6 +12,7 @@
 #include "engine/run/image_check.h"
 #include "engine/run/run_folder_lock.h"
 #include "engine/run/training_loop.h"
+#include "engine/setup/kernels.h"
 
 namespace bv {
 
@@ -48,6 +49,7 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   Setup setup = prepare(*request, world.size, device, *backend);
   check_trace_file(setup.options.trace);
   setup.started = started;
+  setup.kernels = kernels;
   setup.local_size = world.local_size;
   if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
   if (world.size > 1 && !setup.options.plan) {

@@ -12,6 +12,8 @@
 #include "engine/model/memory.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
+#include "engine/setup/kernels.h"
+#include "engine/training/recording.h"
 #include "models/family.h"
 
 namespace bv {
@@ -192,21 +194,24 @@ TrainedModel open_trained_model(const CommandLine& line, const FinishedOptions& 
 }
 
 std::unique_ptr<Backend> open_trained_backend(TrainedModel& m, DeviceChoice device, int cores) {
-  const KernelSet kernels = resolve_kernels(m.options, device);
+  m.kernels = resolve_kernels(m.options, device);
   m.notes.insert(m.notes.end(), device.notes.begin(), device.notes.end());
-  return open_backend(
-      device.kind,
-      {.index = device.index, .threads = cores, .graphs = !m.options.no_graph, .kernels = kernels});
+  return open_backend(device.kind, {.index = device.index,
+                                    .threads = cores,
+                                    .graphs = !m.options.no_graph,
+                                    .kernels = m.kernels});
 }
 
-Graph trained_graph(TrainedModel& m, const DeviceChoice& device, const Backend& backend,
-                    int batch) {
+Graph trained_graph(TrainedModel& m, const DeviceChoice& device, Backend& backend, int batch) {
   Options& o = m.options;
   o.device = device.kind;
   if (o.source("precision") != Source::command_line && o.device != m.run_device)
     o.precision.reset();
   const DType dtype = resolve_precision(o, backend, device.kind);
-  return build_graph(o, m.model, DataKind::photos, dtype, batch, m.classes.size(), 1);
+  Graph graph = build_graph(o, m.model, DataKind::photos, dtype, batch, m.classes.size(), 1);
+  if (m.kernels == KernelSet::hopper)
+    m.notes.push_back(hopper_line(record_forward(graph, batch, *o.image_size), backend.kernels()));
+  return graph;
 }
 
 void load_trained_weights(TrainedModel& m, const Graph& graph, Backend& backend,

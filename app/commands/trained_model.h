@@ -59,6 +59,7 @@ struct TrainedModel {
   std::vector<std::string> classes;      // of the outputs, in their order
   int run_batch = 0;                     // images per process of the run; 0: no run
   std::optional<DeviceKind> run_device;  // if cuda, its precision applies, too
+  KernelSet kernels = KernelSet::fast;   // of the backend
   TensorFile file;
 
   std::vector<std::string> notes;  // lines for the user
@@ -71,7 +72,7 @@ std::unique_ptr<Backend> open_trained_backend(TrainedModel&, DeviceChoice, int c
 // A batch of at least `asked` images; a graph with batch norm needs two.
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
 // Resolves device and precision. batch: of this process.
-Graph trained_graph(TrainedModel&, const DeviceChoice&, const Backend&, int batch);
+Graph trained_graph(TrainedModel&, const DeviceChoice&, Backend&, int batch);
 // Allocates memory on a machine shared by `processes`, and sets the weights, which are then dropped
 // from the TrainedModel. Throws UserError if they don't fit.
 void load_trained_weights(TrainedModel&, const Graph&, Backend&, Inference&, int processes);

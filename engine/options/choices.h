@@ -26,7 +26,7 @@ enum class Curve : uint8_t { constant, cosine, step, multistep, poly };
 enum class ScheduleBy : uint8_t { step, epoch };
 enum class AmpPolicy : uint8_t { none, span, hold, windows };
 enum class ConvKernels : uint8_t { own, cudnn };
-enum class KernelChoice : uint8_t { automatic, plain };
+enum class KernelChoice : uint8_t { automatic, plain, hopper };
 enum class Recompute : uint8_t { none, blocks };
 enum class Switch : uint8_t { on, off };
 
@@ -43,7 +43,7 @@ constexpr auto words(Curve) { return word_list("constant", "cosine", "step", "mu
 constexpr auto words(ScheduleBy) { return word_list("step", "epoch"); }
 constexpr auto words(AmpPolicy) { return word_list("none", "0", "1", "2"); }
 constexpr auto words(ConvKernels) { return word_list("own", "cudnn"); }
-constexpr auto words(KernelChoice) { return word_list("auto", "plain"); }
+constexpr auto words(KernelChoice) { return word_list("auto", "plain", "hopper"); }
 constexpr auto words(Recompute) { return word_list("none", "blocks"); }
 constexpr auto words(Switch) { return word_list("on", "off"); }
 constexpr auto words(DeviceKind) { return word_list("cpu", "simt", "cuda"); }

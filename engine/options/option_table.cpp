@@ -301,7 +301,8 @@ constexpr OptionRow machine_rows[] = {
      between(1, max_epochs)},
     {"kernels", "", of<&O::kernels>,
      "a GPU's kernels; plain: one thread an output, as each NAME.cu opens, to read and to compare "
-     "with; slow",
+     "with; slow; hopper: those made for sm_90 (H100, H200) where there are any, which no GPU has "
+     "run yet",
      any, any_time},
     {"conv", "", of<&O::conv>, "implementation of convolutions on a GPU; cudnn is for comparison",
      any, any_time},

@@ -14,6 +14,7 @@
 #include "engine/console/report.h"
 #include "engine/model/memory.h"
 #include "engine/run/plans.h"
+#include "engine/setup/kernels.h"
 #include "engine/training/recording.h"
 
 namespace bv {
@@ -51,6 +52,8 @@ Run::Run(Setup given, Backend& device, Communicator* peers, int cores)
   horizon = updates_of(o.epochs, updates_per_epoch);
   end = std::min(o.steps.value_or(horizon), horizon);
   schedule = schedule_of(o, o.epochs, updates_per_epoch);
+  if (setup.kernels == KernelSet::hopper && rank == 0)
+    setup.notes.push_back(hopper_line(record_step(setup.graph, setup.trainer), backend.kernels()));
 }
 
 // Returns the plans of all stages, so that all processes reach the same verdict.
@@ -84,8 +87,11 @@ bool Run::plan_only() const {
     else
       print_plan(std::cout, trainer.largest_chunk().graph(), trainer.largest_chunk().layout(),
                  trainer.plan());
-    std::cout << "one step: " << std::fixed << std::setprecision(1)
-              << flops_of(record_step(setup.graph, setup.trainer)) / 1e9 << " GFLOP\n";
+    const std::vector<RecordedOperation> operations = record_step(setup.graph, setup.trainer);
+    std::cout << "one step: " << std::fixed << std::setprecision(1) << flops_of(operations) / 1e9
+              << " GFLOP\n";
+    if (setup.kernels == KernelSet::hopper)
+      std::cout << hopper_table(operations, backend.kernels());
     if (!lacking.empty()) std::cout << lacking << "\n";
   }
   return setup.options.plan;

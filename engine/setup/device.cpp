@@ -44,27 +44,6 @@ DeviceChoice choose_device(const MachineOptions& o, const World& world) {
   return cpu;
 }
 
-KernelSet resolve_kernels(const Options& o, DeviceChoice& device) {
-  const bool plain = o.kernels == KernelChoice::plain, cudnn = o.conv == ConvKernels::cudnn;
-  if (plain && cudnn)
-    throw UserError("--kernels plain: --conv cudnn asks for other convolutions; give one of them");
-  if (device.kind == DeviceKind::cpu) {
-    // The kernels of a finished or resumed run give way.
-    if (plain && o.source("kernels") > Source::run)
-      throw UserError(
-          "--kernels plain: these are a GPU's kernels, this run is on the cpu; "
-          "--device simt runs them without a GPU");
-    if (cudnn && o.source("conv") > Source::run)
-      throw UserError("--conv cudnn: cuDNN computes on GPUs, this run is on the cpu");
-    if (plain || cudnn)
-      device.notes.push_back(std::string("kernels: the cpu's, not the run's --") +
-                             (plain ? "kernels plain" : "conv cudnn"));
-    return KernelSet::fast;
-  }
-  if (plain) device.notes.push_back("kernels: plain");
-  return plain ? KernelSet::plain : cudnn ? KernelSet::cudnn : KernelSet::fast;
-}
-
 DType resolve_precision(Options& o, const Backend& backend, DeviceKind device) {
   const bool bf16 = backend.supports(DType::bf16);
   const DType best = !backend.supports(DType::fp16) || device == DeviceKind::simt ? DType::fp32

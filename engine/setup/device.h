@@ -18,10 +18,6 @@ struct DeviceChoice {  // the device of a process
 // Resolves --device. Throws UserError if the machine doesn't have that device.
 DeviceChoice choose_device(const MachineOptions&, const World&);
 
-// The kernels that --kernels and --conv ask for; plain ones are said in `notes`. Throws UserError
-// where the two contradict each other, or ask for what the device lacks.
-KernelSet resolve_kernels(const Options&, DeviceChoice&);
-
 // Resolves --precision for the device; a recipe's that it lacks falls back, which the lint says.
 // Throws UserError where the user asked for it.
 DType resolve_precision(Options&, const Backend&, DeviceKind);

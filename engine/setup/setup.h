@@ -27,6 +27,7 @@ struct Setup {
   DataSets data{};
   BadImages bad_images{};  // skipped images
   WeightsInfo info;        // the metadata of the run's weights files
+  KernelSet kernels = KernelSet::fast;
   Graph graph{DType::fp32};
   std::optional<PrecisionPolicy> precision_policy;  // --amp-policy
   std::optional<Graph> fp32_graph;                  // the same model, for the policy's fp32 epochs

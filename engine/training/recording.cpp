@@ -4,6 +4,8 @@
 #include <memory>
 #include <new>
 
+#include "engine/inference/inference.h"
+
 namespace bv {
 namespace {
 
@@ -78,6 +80,16 @@ std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOpti
     trainer.evaluate(batch);
     trainer.end_evaluation();
   }
+  return backend.kernels().operations;
+}
+
+std::vector<RecordedOperation> record_forward(const Graph& graph, int batch, int side) {
+  RecordingBackend backend;
+  Inference inference(backend, nullptr, graph, batch, side);
+  inference.allocate();
+  inference.begin();
+  inference.run({.count = batch});
+  inference.end();
   return backend.kernels().operations;
 }
 

@@ -11,6 +11,8 @@ namespace bv {
 // The operations of one micro-step of the whole model and of its update, then, with count 0, those
 // that only evaluation runs.
 std::vector<RecordedOperation> record_step(const Graph&, const TrainerOptions&);
+// The operations of a batch's evaluation, of images with `side` pixels along each side.
+std::vector<RecordedOperation> record_forward(const Graph&, int batch, int side);
 // A backend without memory: allocate() returns distinct addresses that are never dereferenced.
 std::unique_ptr<Backend> make_recording_backend();
 

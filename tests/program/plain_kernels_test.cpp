@@ -84,7 +84,7 @@ TEST_F(PlainKernels, AreRefusedWhereTheDeviceHasNone) {
   expect_refused(words + "--device cpu", "--kernels plain: these are a GPU's kernels");
   expect_refused(words + "--device simt --conv cudnn", "--conv cudnn asks for other convolutions");
   expect_refused(words + "--device simt --kernels plane",
-                 "--kernels plane: must be one of auto, plain");
+                 "--kernels plane: must be one of auto, plain, hopper");
   EXPECT_FALSE(std::filesystem::exists(in("a")));
 }
 

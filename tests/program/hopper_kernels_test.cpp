@@ -1,0 +1,81 @@
+// --kernels hopper: training steps by the kernels made for sm_90, on the stand-in as such a chip.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "kernels/devices/devices.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+class HopperKernels : public ShallowProgramTest {
+ protected:
+  void SetUp() override {
+    if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+    make_cifar(in("cifar"));
+  }
+  Finished as_sm_90(const std::string& words) const {
+    return go(words, {.environment = {{"SIMT_ARCH", "sm_90"}}});
+  }
+};
+
+const std::string steps = on_vit + "--data cifar --batch 4 --precision bf16 --device simt ";
+// Three blocks of four layers, the patches and the head: the patches have no gradient of an input.
+const std::string line =
+    "\nkernels: hopper, linear 0 of 41, attention 0 of 6, convolution 0 of 0; the rest as auto\n";
+
+TEST_F(HopperKernels, TrainResumeAndEvaluate) {
+  const Finished run = as_sm_90(steps + "--steps 2 --kernels hopper --out run");
+  EXPECT_TRUE(has(run.output, line));
+  as_sm_90(steps + "--steps 2 --out auto");
+  const std::vector<double> want = losses(in("auto")), got = losses(in("run"));
+  ASSERT_EQ(got.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(got[i], want[i], .02) << "step " << i + 1;
+
+  const Json config = parse_json_object(contents(in("run/config.json")), "config.json");
+  EXPECT_EQ(config["kernels"], "hopper");
+  EXPECT_TRUE(has(as_sm_90("--resume run --steps 3").output, line));
+  // A run's own kernels give way on another chip.
+  const std::string elsewhere =
+      "\nkernels: auto, not the run's --kernels hopper: these kernels are made for sm_90 (H100, "
+      "H200), the stand-in is an sm_80; SIMT_ARCH=sm_90 makes it one\n";
+  EXPECT_TRUE(has(go("--resume run --steps 4").output, elsewhere));
+  EXPECT_TRUE(has(as_sm_90("eval run --device simt").output,
+                  "\nkernels: hopper, linear 0 of 14, attention 0 of 3, convolution 0 of 0; the "
+                  "rest as auto\n"));
+  EXPECT_TRUE(has(go("eval run --device cpu --precision fp32").output,
+                  "\nkernels: the cpu's, not the run's --kernels hopper\n"));
+}
+
+TEST_F(HopperKernels, PlanPrintsWhichOperationsTheyRun) {
+  const std::string plan = as_sm_90(steps + "--kernels hopper --plan").output;
+  EXPECT_TRUE(has(plan, line));
+  EXPECT_TRUE(has(plan, "\nLinearForward                   M20 N576 K192 "));
+  EXPECT_FALSE(has(as_sm_90(steps + "--plan").output, "kernels"));
+}
+
+TEST_F(HopperKernels, AConfigFileAsksForThem) {
+  write_text(in("c.json"), "{\"kernels\": \"hopper\"}");
+  EXPECT_TRUE(has(as_sm_90(steps + "--config c.json --plan").output, line));
+  const Finished end = run(steps + "--config c.json --plan");
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(end.errors.starts_with("--kernels hopper: these kernels are made for")) << end.errors;
+}
+
+TEST_F(HopperKernels, AreRefusedInALineBeforeAnythingIsWritten) {
+  const auto refused = [&](const std::string& words, const std::string& why) {
+    const Finished end = run(on_vit + "--data cifar --kernels hopper --out a " + words);
+    EXPECT_EQ(end.code, 2) << words;
+    EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), why)) << end.errors;
+  };
+  refused("--device cpu", "--kernels hopper: these kernels are made for sm_90 GPUs");
+  refused("--device simt", "SIMT_ARCH=sm_90 makes it one");
+  refused("--device simt --conv cudnn", "--conv cudnn asks for other convolutions");
+  refused("-n 2 --device simt", "SIMT_ARCH=sm_90 makes it one");
+  EXPECT_FALSE(std::filesystem::exists(in("a")));
+}
+
+}  // namespace
+}  // namespace bv::test
