@@ -25,10 +25,12 @@ peers:
 # ---- Counters -----------------------------------------------------------------------------------
 # Counts the work of each GPU kernel and compares it with tests/counters/; UPDATE=1 writes the
 # tables, and those that bench/roofline makes of them; FILTER=layernorm_forward prints one kernel's
-# counts.
+# counts; ARCH=sm_90: on another chip, with KERNELS=hopper by the kernels made for it, with tables of
+# their own.
 counters: $(BUILD)/counters
-	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) $(ARGS)
-	@$(if $(UPDATE),bench/roofline --update)
+	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) \
+	  $(ARCH:%=--arch %) $(KERNELS:%=--kernels %) $(ARGS)
+	@$(if $(UPDATE),$(if $(ARCH),,bench/roofline --update))
 # Tests the counters on kernels with known counts; run by tests/run.
 $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp tests/counters/counters_test.cu)
 	@echo "link      $@"

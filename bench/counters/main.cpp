@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
@@ -18,7 +19,22 @@
 namespace bv::counting {
 namespace {
 
-std::string committed(const std::string& model) { return "tests/counters/" + model + ".txt"; }
+// The kernels to count, on the chip that SIMT_ARCH names.
+struct Chosen {
+  std::string model;  // none: all
+  std::string arch;   // none: the stand-in's own
+  KernelSet set = KernelSet::fast;
+
+  // That writes its tables.
+  std::string update() const {
+    return "make counters UPDATE=1" + (arch.empty() ? "" : " ARCH=" + arch) +
+           (set == KernelSet::hopper ? " KERNELS=hopper" : "");
+  }
+  std::string file(const std::string& of_model) const {
+    const std::string kind = set == KernelSet::hopper ? "hopper" : arch;
+    return "tests/counters/" + of_model + (kind.empty() ? "" : "-" + kind) + ".txt";
+  }
+};
 // Counts depend on g++'s code: another version may eliminate other loads.
 const std::string compiler =
     "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
@@ -47,12 +63,13 @@ constexpr const char* legend =
 # what it needs. Last, why operations move more than 1.1 of that, or kernels' accesses conflict.
 )";
 
-Step step_of(const Model& model, int multiprocessors) {
+Step step_of(const Model& model, KernelSet set, int multiprocessors) {
   return {.model = model.name,
           .precision = "bf16",
           .image_size = 224,
           .batch = model.images * multiprocessors,
-          .multiprocessors = multiprocessors};
+          .multiprocessors = multiprocessors,
+          .set = set};
 }
 
 // Each kernel's counts, extrapolated linearly from 1 and 2 multiprocessors, with its counted
@@ -75,10 +92,11 @@ std::map<std::string, simt::Counters> extended(const StepCounts& one, const Step
 
 // The estimate for a large GPU: counted launches, bytes extrapolated from two small steps, and the
 // error of the same extrapolation for a third step.
-std::string scaled(const Model& model, const StepCounts& one) {
-  const StepCounts two = count_step(step_of(model, 2));
-  const double slope = two.moved() - one.moved(), three = count_step(step_of(model, 3)).moved();
-  const Step step = step_of(model, large);
+std::string scaled(const Model& model, KernelSet set, const StepCounts& one) {
+  const StepCounts two = count_step(step_of(model, set, 2));
+  const double slope = two.moved() - one.moved();
+  const double three = count_step(step_of(model, set, 3)).moved();
+  const Step step = step_of(model, set, large);
   const StepCounts launched = count_launches(step);
   char line[300];
   std::snprintf(line, sizeof line,
@@ -88,13 +106,13 @@ std::string scaled(const Model& model, const StepCounts& one) {
   return line + kernel_table(extended(one, two, launched));
 }
 
-std::string tables(const Model& model, Reasons& reasons) {
+std::string tables(const Model& model, KernelSet set, Reasons& reasons) {
   const auto begin = std::chrono::steady_clock::now();
-  const Step step = step_of(model, 1);
+  const Step step = step_of(model, set, 1);
   const StepCounts counts = count_step(step);
   std::string all = table(step, counts);
   all += "\n" + reasons.lines(counts);
-  if (model.is_scaled) all += scaled(model, counts);
+  if (model.is_scaled) all += scaled(model, set, counts);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   std::fprintf(stderr, "counted   %s (%.0f s)\n", title(step).c_str(), seconds.count());
   return all;
@@ -107,27 +125,27 @@ std::vector<std::string> lines_of(std::istream& in) {
   return lines;
 }
 
-std::string head() {
+std::string head(const Chosen& chosen) {
   return "# What the GPU's kernels do in a training step. " + compiler +
-         ". Written by: make counters UPDATE=1\n" + legend;
+         ". Written by: " + chosen.update() + "\n" + legend;
 }
 
-std::vector<std::string> committed_lines(const std::string& model) {
-  const std::string name = committed(model);
+std::vector<std::string> committed_lines(const Chosen& chosen, const std::string& model) {
+  const std::string name = chosen.file(model);
   std::ifstream file(name);
   std::string first;
   if (!std::getline(file, first))
-    throw UserError(name + ": no such table; write it by: make counters UPDATE=1");
+    throw UserError(name + ": no such table; write it by: " + chosen.update());
   if (first.find(compiler + ".") == std::string::npos)
     throw UserError(name + " is not of a build by " + compiler +
-                    ": write it anew by: make counters UPDATE=1");
+                    ": write it anew by: " + chosen.update());
   return lines_of(file);
 }
 
 // The lines that only one of the two tables has.
-std::string differences(const Model& model, Reasons& reasons) {
-  const std::vector<std::string> before = committed_lines(model.name);
-  std::istringstream counted(tables(model, reasons));
+std::string differences(const Chosen& chosen, const Model& model, Reasons& reasons) {
+  const std::vector<std::string> before = committed_lines(chosen, model.name);
+  std::istringstream counted(tables(model, chosen.set, reasons));
   const std::vector<std::string> now = lines_of(counted);
   const std::multiset<std::string> had(before.begin(), before.end()), has(now.begin(), now.end());
   std::string changes;
@@ -138,41 +156,46 @@ std::string differences(const Model& model, Reasons& reasons) {
   return changes;
 }
 
-std::vector<Model> chosen(const std::string& only) {
+std::vector<Model> models_of(const std::string& only) {
   std::vector<Model> all(std::begin(models), std::end(models));
   if (!only.empty()) std::erase_if(all, [&](const Model& model) { return only != model.name; });
   if (all.empty()) throw UserError("no model is called " + only);
   return all;
 }
 
-int check(const std::string& only) {
+// Reasons are of the stand-in's own chip: another may need fewer.
+std::string problems_of(const Chosen& chosen, const Reasons& reasons) {
+  return reasons.problems(chosen.model.empty() && chosen.arch.empty());
+}
+
+int check(const Chosen& chosen) {
   Reasons reasons;
   std::string changes;
-  for (const Model& model : chosen(only)) changes += differences(model, reasons);
+  for (const Model& model : models_of(chosen.model)) changes += differences(chosen, model, reasons);
   if (!changes.empty())
-    changes += "update the tables, and commit them, by:  make counters UPDATE=1\n";
-  changes += reasons.problems(only.empty());
+    changes += "update the tables, and commit them, by:  " + chosen.update() + "\n";
+  changes += problems_of(chosen, reasons);
   std::printf("%s", changes.empty() ? "counters are as in tests/counters/\n" : changes.c_str());
   return changes.empty() ? 0 : 1;
 }
 
-int update(const std::string& only) {
+int update(const Chosen& chosen) {
   Reasons reasons;
-  for (const Model& model : chosen(only)) {
-    const std::string text = head() + tables(model, reasons);
-    std::ofstream file(committed(model.name));
+  for (const Model& model : models_of(chosen.model)) {
+    const std::string text = head(chosen) + tables(model, chosen.set, reasons);
+    std::ofstream file(chosen.file(model.name));
     file << text;
-    if (!file.flush()) throw std::runtime_error("can't write " + committed(model.name));
+    if (!file.flush()) throw std::runtime_error("can't write " + chosen.file(model.name));
   }
-  const std::string problems = reasons.problems(only.empty());
+  const std::string problems = problems_of(chosen, reasons);
   std::printf("%s", problems.c_str());
   return problems.empty() ? 0 : 1;
 }
 
 // Prints the operations with `word` in their name or in a kernel's name.
-int show(const std::string& word, const std::string& only) {
-  for (const Model& model : chosen(only)) {
-    const Step step = step_of(model, 1);
+int show(const Chosen& chosen, const std::string& word) {
+  for (const Model& model : models_of(chosen.model)) {
+    const Step step = step_of(model, chosen.set, 1);
     const StepCounts counts = count_step(step, word);
     if (counts.operations.empty()) continue;
     std::fputs(table(step, counts).c_str(), stdout);
@@ -181,15 +204,16 @@ int show(const std::string& word, const std::string& only) {
   throw UserError("no operation and no kernel has " + word + " in its name");
 }
 
-int view(const std::string& kernel, const std::string& words, const std::string& only) {
+int view(const Chosen& chosen, const std::string& kernel, const std::string& words) {
   std::vector<Step> steps;
-  for (const Model& model : chosen(only)) steps.push_back(step_of(model, 1));
+  for (const Model& model : models_of(chosen.model)) steps.push_back(step_of(model, chosen.set, 1));
   view_kernel(steps, kernel, words);
   return 0;
 }
 
 constexpr const char* usage =
     "usage: counters [--update | --filter WORD | --view KERNEL [--case WORDS]] [--model NAME]\n"
+    "                [--arch sm_90 [--kernels hopper]]\n"
     "  counts what kernels do in each model's step, and compares it with tests/counters/NAME.txt\n"
     "  --update       writes these tables\n"
     "  --filter WORD  prints what operations with WORD in their name, or in a kernel's, do, in "
@@ -197,12 +221,16 @@ constexpr const char* usage =
     "                 first model that has one\n"
     "  --view KERNEL  prints one run's counts by line, for make view\n"
     "  --case WORDS   of the operation with these words in its name and shape\n"
-    "  --model NAME   of this model only\n";
+    "  --model NAME   of this model only\n"
+    "  --arch CHIP    on this chip of the stand-in; the tables are NAME-CHIP.txt\n"
+    "  --kernels hopper  by the kernels made for sm_90; the tables are NAME-hopper.txt\n";
 
 int run(int argc, char** argv) {
-  std::string word, model, kernel, words;
+  std::string word, kernel, words, kernels;
+  Chosen chosen;
   const std::map<std::string, std::string*> texts = {
-      {"--filter", &word}, {"--model", &model}, {"--view", &kernel}, {"--case", &words}};
+      {"--filter", &word}, {"--model", &chosen.model}, {"--view", &kernel},
+      {"--case", &words},  {"--arch", &chosen.arch},   {"--kernels", &kernels}};
   bool updates = false, helps = false, known = true;
   for (int i = 1; i < argc && known; ++i) {
     const std::string name = argv[i];
@@ -219,8 +247,12 @@ int run(int argc, char** argv) {
     std::fputs(usage, known ? stdout : stderr);
     return known ? 0 : 2;
   }
-  if (!kernel.empty()) return view(kernel, words, model);
-  return updates ? update(model) : word.empty() ? check(model) : show(word, model);
+  if (!kernels.empty() && (kernels != "hopper" || chosen.arch != "sm_90"))
+    throw UserError("--kernels " + kernels + ": only --arch sm_90 --kernels hopper is counted");
+  if (!chosen.arch.empty()) setenv("SIMT_ARCH", chosen.arch.c_str(), 1);
+  if (kernels == "hopper") chosen.set = KernelSet::hopper;
+  if (!kernel.empty()) return view(chosen, kernel, words);
+  return updates ? update(chosen) : word.empty() ? check(chosen) : show(chosen, word);
 }
 
 }  // namespace

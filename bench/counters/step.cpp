@@ -55,11 +55,11 @@ bool has(const std::string& text, const std::string& word) {
 }
 
 // Runs the operations, with memory for tensors from `tensor` and for workspaces from `workspace`.
-StepCounts count(int multiprocessors, const std::vector<RecordedOperation>& operations,
+StepCounts count(const Step& step, const std::vector<RecordedOperation>& operations,
                  const std::function<void*(Memory&, const TensorArgument&)>& tensor,
                  const std::function<void*(Memory&, size_t)>& workspace) {
-  simt::multiprocessors = multiprocessors;
-  const std::unique_ptr<Kernels> kernels = simt_gpu::make_cuda_kernels();
+  simt::multiprocessors = step.multiprocessors;
+  const std::unique_ptr<Kernels> kernels = simt_gpu::make_cuda_kernels(nullptr, step.set);
   StepCounts counts;
   for (const RecordedOperation& recorded : operations) {
     Memory memory;
@@ -83,8 +83,7 @@ StepCounts count(int multiprocessors, const std::vector<RecordedOperation>& oper
 
 StepCounts count_runs(const Step& step, const std::vector<RecordedOperation>& operations) {
   return count(
-      step.multiprocessors, operations,
-      [](Memory& memory, const TensorArgument& t) { return memory.tensor(t); },
+      step, operations, [](Memory& memory, const TensorArgument& t) { return memory.tensor(t); },
       [](Memory& memory, size_t bytes) { return memory.allocate(bytes); });
 }
 
@@ -147,8 +146,7 @@ StepCounts count_launches(const Step& step) {
   void* const anywhere = memory.allocate(4096);
   simt::kernels_run_at_all = false;
   StepCounts counts = count(
-      step.multiprocessors, operations_of(step),
-      [&](Memory&, const TensorArgument&) { return anywhere; },
+      step, operations_of(step), [&](Memory&, const TensorArgument&) { return anywhere; },
       [&](Memory&, size_t) { return anywhere; });
   simt::kernels_run_at_all = true;
   return counts;

@@ -13,6 +13,7 @@ struct Step {
   std::string model, precision;
   int image_size, batch;
   int multiprocessors;  // of the device; sets the grid size of many kernels
+  KernelSet set = KernelSet::fast;
 };
 
 struct OperationCounts {

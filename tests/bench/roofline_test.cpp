@@ -79,6 +79,7 @@ class Roofline : public testing::Test {
 };
 
 TEST_F(Roofline, WritesItsTablesIntoThePage) {
+  write_text(folder_ / "tests/counters/vit_tiny-sm_90.txt", "of another chip: not read\n");
   write_text(folder_ / page,
              "before\n<!-- predicted: written by bench/roofline --update -->\n"
              "<!-- end of predicted -->\nafter\n");
