@@ -36,8 +36,10 @@ void Bench::measure(const RecordedOperation& recorded) {
                  [&](int i) { device_.kernels().run(sets[size_t(i) % sets.size()], nullptr); })
         .median;
   };
+  const bool by_hopper = std::visit([&](const auto& op) { return device_.kernels().by_hopper(op); },
+                                    recorded.operation);
   report({recorded.name, recorded.shape, recorded.count, recorded.cost,
-          std::visit(seconds, recorded.operation)});
+          std::visit(seconds, recorded.operation), by_hopper});
   release();
 }
 
@@ -78,10 +80,11 @@ void Bench::report(const Result& r) {
     if (of_one <= 1) std::snprintf(text, sizeof text, "%.1f", 100 * of_one);
     return std::string(text);
   };
-  std::printf("%-31s %-45s %9.1f %8.2f %5s %9.1f %5.1f %6s %5d %8.2f\n", r.operation.c_str(),
+  std::printf("%-31s %-45s %9.1f %8.2f %5s %9.1f %5.1f %6s %5d %8.2f%s\n", r.operation.c_str(),
               r.shape.c_str(), 1e6 * r.seconds, r.cost.bytes / r.seconds / 1e9,
               percent(share.copy).c_str(), r.cost.flops / r.seconds / 1e9, 100 * share.product,
-              percent(share.bound).c_str(), r.per_step, 1e3 * r.per_step * r.seconds);
+              percent(share.bound).c_str(), r.per_step, 1e3 * r.per_step * r.seconds,
+              r.by_hopper ? "  hopper" : "");
   std::fflush(stdout);
   results_.push_back(r);
 }
@@ -100,7 +103,7 @@ void Bench::print_totals() const {
 
 std::string Bench::json() const {
   Json rows = Json::array();
-  for (const Result& r : results_)
+  for (const Result& r : results_) {
     rows.push_back({{"operation", r.operation},
                     {"shape", r.shape},
                     {"per_step", r.per_step},
@@ -108,6 +111,8 @@ std::string Bench::json() const {
                     {"bytes", r.cost.bytes},
                     {"flops", r.cost.flops},
                     {"bound", shares(r, ceilings_).bound}});
+    if (r.by_hopper) rows.back()["kernels"] = "hopper";
+  }
   return to_line({{"copy_bytes_per_second", ceilings_.copy_bytes_per_second},
                   {"product_flops_per_second", ceilings_.product_flops_per_second},
                   {"product", ceilings_.product},

@@ -26,6 +26,7 @@ struct Result {
   int per_step;  // how often a training step runs it
   Cost cost;
   double seconds;
+  bool by_hopper;  // by a kernel made for sm_90
 };
 
 class Bench {
@@ -40,7 +41,8 @@ class Bench {
 
   void print_head() const;
   void print_totals() const;
-  // {..., "operations": [{"operation": ..., "shape": ..., "us": ..., ...}, ...]}
+  // {..., "operations": [{"operation": ..., "shape": ..., "us": ..., ...}, ...]}; of an
+  // operation by a kernel made for sm_90 also "kernels": "hopper".
   std::string json() const;
 
  private:

@@ -18,6 +18,8 @@
 #include "bench/recorded_model.h"
 #include "comm/processes/affinity.h"
 #include "engine/options/model_config.h"
+#include "engine/setup/kernels.h"
+#include "kernels/devices/devices.h"
 
 namespace bv::bench {
 namespace {
@@ -26,6 +28,9 @@ std::unique_ptr<BenchDevice> make_device(const std::string& name,
                                          [[maybe_unused]] KernelSet kernels) {
   if (name == "cpu") return make_cpu_bench_device();
 #ifdef BAREVISION_CUDA
+  if (kernels == KernelSet::hopper && gpu_count(nullptr) > 0)
+    if (const std::string why = why_no_hopper(DeviceKind::cuda, 0); !why.empty())
+      throw UserError("--kernels hopper: " + why);
   try {
     return cuda_gpu::make_bench_device(kernels);
   } catch (const std::exception& e) {
@@ -68,6 +73,8 @@ void bench_model(BenchDevice& device, const Ceilings& ceilings, const Options& o
                  const ModelRun& run) {
   std::printf("model: %s, %d pixels, batch %d, %s\n\n", run.model.c_str(), run.size, run.batch,
               options.dtype.c_str());
+  if (options.kernels == KernelSet::hopper)
+    std::printf("%s\n\n", hopper_line(run.operations, device.kernels()).c_str());
   Bench bench(device, ceilings, options.seconds);
   bench.print_head();
   for (const RecordedOperation& operation : run.operations) bench.measure(operation);
@@ -110,10 +117,12 @@ void bench_all(const Options& options) {
 }
 
 constexpr const char* usage =
-    "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16] [--kernels auto|plain]\n"
+    "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16] [--kernels auto|plain|hopper]\n"
     "             [--model NAME] [--batch N] [--image-size N] [--filter WORD]\n"
     "             [--seconds S] [--json FILE] [--describe]\n"
-    "  --kernels   plain: a GPU's kernels that compute one output a thread\n"
+    "  --kernels   plain: a GPU's kernels that compute one output a thread; hopper: those made "
+    "for\n"
+    "              sm_90 where there are any; rows that they run end with 'hopper'\n"
     "  --model     one of models/ (all of them)\n"
     "  --batch     images in a batch (cpu 16, cuda 256)\n"
     "  --image-size  pixels along a side (the model's)\n"
@@ -181,8 +190,10 @@ Options parse(const std::vector<std::string>& words) {
       require_one_of(name, value, {"fp32", "fp16", "bf16"});
       options.dtype = value;
     } else if (name == "--kernels") {
-      require_one_of(name, value, {"auto", "plain"});
-      options.kernels = value == "plain" ? KernelSet::plain : KernelSet::fast;
+      require_one_of(name, value, {"auto", "plain", "hopper"});
+      options.kernels = value == "plain"    ? KernelSet::plain
+                        : value == "hopper" ? KernelSet::hopper
+                                            : KernelSet::fast;
     } else if (name == "--model") {
       load_model_config(value);  // throws if the model is unknown
       options.model = value;
@@ -202,8 +213,10 @@ Options parse(const std::vector<std::string>& words) {
   }
   if (options.model.empty() && !options.json.empty())
     throw UserError("--json needs --model: the file has one model's table");
-  if (options.kernels == KernelSet::plain && options.device == "cpu")
-    throw UserError("--kernels plain: these are a GPU's kernels; --device cuda");
+  if (options.kernels != KernelSet::fast && options.device == "cpu")
+    throw UserError(std::string("--kernels ") +
+                    (options.kernels == KernelSet::plain ? "plain" : "hopper") +
+                    ": these are a GPU's kernels; --device cuda");
   return options;
 }
 

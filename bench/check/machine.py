@@ -25,12 +25,18 @@ class Machine:
     gpus: int
     bits16: str  # fp16 or bf16: the 16-bit type to train in
     no_cudnn: str  # why convolutions can't use cuDNN, or ""
+    no_hopper: str  # why the kernels made for sm_90 can't run, or ""
     sanitizer: str  # compute-sanitizer, or ""
     python: str  # an interpreter that may have PyTorch
 
     @property
     def rehearsal(self):
         return self.on != "cuda"
+
+    @property
+    def as_sm_90(self):
+        """The environment in which such kernels run."""
+        return {"SIMT_ARCH": "sm_90"} if self.rehearsal else {}
 
     def program(self, name):
         return f"{self.build}/{name}"
@@ -77,10 +83,10 @@ def commit_of(build):
 def look(on, build, commands):
     """The Machine. Raises NoMachine."""
 
-    def tried(*words):
+    def tried(*words, environment=None):
         """(whether the command succeeds, the first and the last line of its output)"""
         with tempfile.TemporaryFile() as out:
-            good = commands.run(words, out) == 0
+            good = commands.run(words, out, environment=environment) == 0
             out.seek(0)
             lines = out.read().decode(errors="replace").splitlines() or [""]
         return good, lines[0], lines[-1]
@@ -95,6 +101,13 @@ def look(on, build, commands):
     plan = ("--plan", "--device", on)
     has_bf16, _, _ = tried(f"{build}/launcher", "vit_tiny", *plan, "--precision", "bf16")
     has_cudnn, _, refusal = tried(f"{build}/launcher", "resnet34", *plan, "--conv", "cudnn")
+    has_hopper, _, no_hopper = tried(
+        f"{build}/launcher",
+        "vit_tiny",
+        *plan,
+        *("--kernels", "hopper"),
+        environment={"SIMT_ARCH": "sm_90"},
+    )
     gpus = len(output_of(["nvidia-smi", "--list-gpus"]).splitlines()) if on == "cuda" else 1
     peers = "build/peers/bin/python"
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
@@ -105,6 +118,7 @@ def look(on, build, commands):
         gpus=max(1, gpus),
         bits16="bf16" if has_bf16 or commands.cut else "fp16",
         no_cudnn="" if has_cudnn else refusal,
+        no_hopper="" if has_hopper else no_hopper or "./launcher --kernels hopper fails",
         sanitizer=sanitizer if os.access(sanitizer, os.X_OK) else "",
         python=peers if os.access(peers, os.X_OK) else "python3",
     )

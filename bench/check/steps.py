@@ -57,16 +57,18 @@ def tests(pattern, small=False, tool=()):
     return do
 
 
-def sanitizers(machine, *names):
+def sanitizers(machine, *names, kernels=""):
     for name in names:
+        step = f"{kernels}-{name}" if kernels else name
+        device = f"{machine.on}_{kernels}" if kernels else machine.on
         if machine.sanitizer:
             tool = (machine.sanitizer, "--tool", name, "--error-exitcode", "9")
-            yield name, tests(f"KernelTable/{machine.on}.*", small=True, tool=tool)
+            yield step, tests(f"KernelTable/{device}.*", small=True, tool=tool)
         else:
-            yield name, lambda _: not_run("compute-sanitizer isn't installed")
+            yield step, lambda _: not_run("compute-sanitizer isn't installed")
 
 
-def bench(name, dtype, model):
+def bench(name, dtype, model, *options):
     """The kernel bench; its table is appended to the report."""
 
     def do(step):
@@ -74,7 +76,7 @@ def bench(name, dtype, model):
         words = ["--device", "cuda", "--dtype", dtype]
         if machine.rehearsal:
             words = ["--device", "cpu", "--dtype", "fp32", *SMALL_SIZES]
-        words += ["--json", figures, "--model", model]
+        words += ["--json", figures, "--model", model, *options]
         out = step.run(machine.program("bench"), *words, apart=True)
         step.report.tables.append(out.text)
         if out.code == 2:
@@ -90,6 +92,33 @@ def bench(name, dtype, model):
         return Result()
 
     return f"bench-{name}", do
+
+
+def beside_auto(name, hoppers):
+    """For each operation and shape that a kernel made for sm_90 runs, its time and that of the
+    kernel which --kernels auto takes, from the benches of these names."""
+
+    def do(step):
+        both = [step.scratch / f"{which}.json" for which in (name, hoppers)]
+        if not all(path.exists() for path in both):
+            return not_run(f"no figures of bench-{name} and bench-{hoppers}")
+        auto, hopper = (json.loads(path.read_text())["operations"] for path in both)
+        before = {(row["operation"], row["shape"]): row["us"] for row in auto}
+        columns = "{:<31} {:<45} {:>5} {:>9} {:>9} {:>6}"
+        lines = [columns.format("operation", "shape", "calls", "auto us", "hopper us", "ratio")]
+        sums = [0.0, 0.0]
+        for row in (row for row in hopper if row.get("kernels") == "hopper"):
+            us = before[row["operation"], row["shape"]], row["us"]
+            cells = [f"{us[0]:.1f}", f"{us[1]:.1f}", f"{us[0] / us[1]:.2f}"]
+            lines.append(columns.format(row["operation"], row["shape"], row["per_step"], *cells))
+            sums = [total + row["per_step"] * one for total, one in zip(sums, us)]
+        if len(lines) == 1:
+            return not_run("no operation is by a kernel made for sm_90")
+        said = f"{sums[0] / 1e3:.2f} ms a step by auto, {sums[1] / 1e3:.2f} by hopper"
+        step.report.tables.append("\n".join([f"{hoppers}: {said}", *lines]))
+        return Result(1, said=said)
+
+    return f"beside-{hoppers}", do
 
 
 def beside_library(name, dtype):
@@ -147,6 +176,22 @@ def with_cudnn(machine, judge):
     return judged(judge) if not machine.no_cudnn else lambda _: not_run(machine.no_cudnn)
 
 
+def hopper_steps(machine):
+    """The kernels made for sm_90: right, then how fast beside those that --kernels auto takes."""
+    if machine.no_hopper:
+        yield "hopper", lambda _: not_run(machine.no_hopper)
+        return
+    bits, hopper = machine.bits16, ("--kernels", "hopper")
+    yield "hopper-small", tests(f"KernelTable/{machine.on}_hopper.*", small=True)
+    yield from sanitizers(machine, "memcheck", "racecheck", kernels="hopper")
+    yield "hopper-curve", judged(training.kernels_agree("vit_tiny", *hopper))
+    if machine.rehearsal:
+        return
+    yield bench(f"hopper-{bits}", bits, "vit_tiny", *hopper)
+    yield beside_auto(bits, f"hopper-{bits}")
+    yield "speed-hopper-tiny", judged(training.speed("vit_tiny", 512, *hopper))
+
+
 def first_steps(machine):
     """Correctness and speed in brief: the first ten minutes."""
     bits, gpus = machine.bits16, machine.gpus
@@ -158,6 +203,7 @@ def first_steps(machine):
     yield beside_library(f"resnet50-{bits}", bits)
     yield "speed-tiny", judged(training.speed("vit_tiny", 512))
     yield "speed-resnet50", judged(training.speed("resnet50", 256))
+    yield from hopper_steps(machine)
     if gpus == 1:
         yield "shared-gpu", judged(training.ranks_agree(2, "--oversubscribe"))
         yield "shared-sync", judged(training.synced_ranks_agree(2, "--oversubscribe"))
@@ -189,6 +235,12 @@ def other_steps(machine):
     bits = machine.bits16
     # A rehearsal doesn't repeat make test, except for tests that read the project's files.
     yield "tests", tests(REHEARSED if machine.rehearsal else "*cuda*:*Cuda*-*simt*")
+    if not machine.no_hopper and not machine.rehearsal:
+        small, hopper = ("--batch", "64"), ("--kernels", "hopper")
+        yield bench(f"large-{bits}", bits, "vit_large", *small)
+        yield bench(f"hopper-large-{bits}", bits, "vit_large", *small, *hopper)
+        yield beside_auto(f"large-{bits}", f"hopper-large-{bits}")
+        yield "speed-hopper-large", judged(training.speed("vit_large", 64, *hopper))
     for precision in dict.fromkeys(("fp32", "fp16", bits)):
         yield from graphs_and_curves(precision)
     recompute = ("--batch", "64", "--recompute", "blocks", "--steps", "5")

@@ -49,7 +49,8 @@ def sized(step, options):
 
 
 def launch(step, *words):
-    out = step.run(step.machine.program("launcher"), *words)
+    environment = step.machine.as_sm_90 if "hopper" in words else None
+    out = step.run(step.machine.program("launcher"), *words, environment=environment)
     if out.code:
         raise Failed(f"exit code {out.code}: {out.last_line()}")
 
@@ -157,6 +158,18 @@ def convolutions_agree_with_cudnn(step):
     train(step, "own", *PLAIN_RESNET)
     train(step, "library", *PLAIN_RESNET, "--conv", "cudnn")
     return near(step, "own", "library", 1e-3)
+
+
+def kernels_agree(model, *options):
+    """Checks that other kernels train to nearly the same losses, in 16 bits."""
+
+    def judge(step):
+        told = (model, "--precision", step.machine.bits16, "--steps", "20")
+        train(step, "auto", *told)
+        train(step, "others", *told, *options)
+        return near(step, "auto", "others", 0.02)
+
+    return judge
 
 
 def equal_runs(step):

@@ -28,6 +28,8 @@ TEST(KernelBench, MistakesAreOneLineThatNamesThem) {
   expect("--batch 0", "--batch 0: must be a whole number from 1 to 4096");
   expect("--image-size 64x64", "--image-size 64x64: must be a whole number from 1 to 4096");
   expect("--dtype int8", "--dtype int8: must be one of fp32, fp16, bf16");
+  expect("--kernels plane", "--kernels plane: must be one of auto, plain, hopper");
+  expect("--kernels hopper", "--kernels hopper: these are a GPU's kernels; --device cuda");
   expect("--device simt", "--device simt: must be one of cpu, cuda");
   expect("--seconds 0", "--seconds 0: must be a number of more than 0");
   expect("--seconds", "--seconds needs a value");
