@@ -92,16 +92,6 @@ const char* suffix(DType dtype) {
   return dtype == DType::fp32 ? "" : dtype == DType::fp16 ? "_fp16" : "_bf16";
 }
 
-// "LinearForward": "linear_forward_M17 ..."
-bool is_of(const std::vector<std::string>& operations, const std::string& name_of_case) {
-  return std::ranges::any_of(operations, [&](const std::string& operation) {
-    std::string words;
-    for (const char c : operation)
-      words += (c < 'a' && !words.empty() ? "_" : "") + std::string(1, char(std::tolower(c)));
-    return name_of_case.starts_with(words + "_");
-  });
-}
-
 void add_test(const Device& device, KernelCase kernel_case, DType dtype) {
   kernel_case.name += suffix(dtype);
   testing::RegisterTest(
@@ -119,6 +109,15 @@ double work_of(const std::string& name) {
     else
       product *= std::max(number, 1.0), number = 0;
   return product;
+}
+
+bool is_case_of(const std::vector<std::string>& operations, const std::string& name) {
+  return std::ranges::any_of(operations, [&](const std::string& operation) {
+    std::string words;
+    for (const char c : operation)
+      words += (c < 'a' && !words.empty() ? "_" : "") + std::string(1, char(std::tolower(c)));
+    return name.starts_with(words + "_");
+  });
 }
 
 std::vector<KernelCase>& registered_cases() {
@@ -141,7 +140,7 @@ bool add_cases(KernelCases cases) {
       const bool slow = device.plain || !device.chip.empty();
       const bool small = work_of(c.name) <= (device.plain ? 1 << 14 : 1 << 16);
       if (!device.unavailable.empty() || (c.cpu_only && !device.host_threads) ||
-          (device.operations && !is_of(*device.operations, c.name)) ||
+          (device.operations && !is_case_of(*device.operations, c.name)) ||
           ((small_only || (slow && !all)) && !small))
         continue;
       for (const DType dtype : device.dtypes)

@@ -38,6 +38,8 @@ class KernelCases : public std::vector<KernelCase> {
 bool add_cases(KernelCases);
 // The product of the numbers in a case's name, its sizes: for tools that slow everything down.
 double work_of(const std::string& name);
+// Whether the name begins with one of the operations': "linear_forward_M17" is LinearForward's.
+bool is_case_of(const std::vector<std::string>& operations, const std::string& name);
 // All registered cases except the sweeps.
 std::vector<KernelCase>& registered_cases();
 

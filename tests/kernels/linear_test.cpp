@@ -126,28 +126,17 @@ KernelCases linear_cases() {
       }
     }
   };
-  // Four in which tiles and parts of the weight's gradient end anywhere; then heads of 10 and of
-  // 1000 classes, patches of 14 x 14 pixels, ViT-Tiny's qkv, projection and second MLP layer,
-  // ViT-L's tokens.
-  for (const LinearShape& s : {LinearShape{1, 1, 1},
-                               {3, 5, 7},
-                               {2, 1, 31},
-                               {1, 127, 3},
-                               {17, 33, 65},
-                               {64, 48, 32},
-                               {1501, 24, 17},
-                               {25216, 8, 9},
-                               {1501, 24, 16},
-                               {1633, 8, 136},
-                               {1025, 136, 8},
-                               {40, 264, 136},
-                               {33, 10, 192},
-                               {1, 1000, 192},
-                               {19, 72, 588},
-                               {197, 576, 192},
-                               {197, 192, 192},
-                               {197, 192, 768},
-                               {5, 1024, 1024}})
+  // Small ones in any shape, then in whole packs, which end within a tile or a step, or after a
+  // second one. Four in which tiles and parts of the weight's gradient end anywhere; then heads of
+  // 10 and of 1000 classes, patches of 14 x 14 pixels, ViT-Tiny's qkv, projection and second MLP
+  // layer, ViT-L's tokens.
+  for (const LinearShape& s :
+       {LinearShape{1, 1, 1}, {3, 5, 7},       {2, 1, 31},     {1, 127, 3},
+        {17, 33, 65},         {3, 8, 8},       {65, 24, 40},   {130, 8, 56},
+        {2, 136, 72},         {64, 48, 32},    {1501, 24, 17}, {25216, 8, 9},
+        {1501, 24, 16},       {1633, 8, 136},  {1025, 136, 8}, {40, 264, 136},
+        {33, 10, 192},        {1, 1000, 192},  {19, 72, 588},  {197, 576, 192},
+        {197, 192, 192},      {197, 192, 768}, {5, 1024, 1024}})
     add(s);
   cases.begin_sweep();
   for (const int M : {1, 2, 8, 9, 33})
