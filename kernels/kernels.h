@@ -107,7 +107,7 @@ struct RowsShape {
 // The exact GELU (Hendrycks & Gimpel 2016) of x = inp + bias:
 //   out = x Phi(x) = x/2 (1 + erf(x / sqrt 2))
 struct BiasGeluForward {
-  void* out;         // [rows, C] dtype  =
+  void* out;         // [rows, C] dtype  =, may be inp itself
   const void* inp;   // [rows, C] dtype, saved for backward
   const void* bias;  // [C] dtype
   RowsShape shape;
@@ -146,6 +146,46 @@ struct TanhBackward {
   RowsShape shape;
   DType dtype;
   void describe(Arguments&) const;
+};
+
+// ---- linear and GELU ----------------------------------------------------------------------------
+// A linear and the GELU of its result, so that a product can compute the GELU of its sums:
+//   h = inp weight^T,   out = gelu(h + bias)
+// out is rounded once, from fp32; its h may be the one that is stored or the unrounded sum.
+struct LinearGeluForward {
+  void* out;           // [M, N] dtype  =
+  void* h;             // [M, N] dtype  =, saved for backward; null: not stored
+  void* workspace;     // [workspace_bytes(*this)]
+  const void* inp;     // [M, K] dtype
+  const void* weight;  // [N, K] dtype
+  const void* bias;    // [N] dtype
+  LinearShape shape;
+  DType dtype;
+  void describe(Arguments&) const;
+  // The same in two operations; without h, the second in place.
+  LinearForward product() const;
+  BiasGeluForward gelu() const;
+};
+
+// The input gradient of a linear that reads gelu(inp + bias), with the GELU's own; x = inp + bias:
+//   dinp = (dout weight) (Phi(x) + x phi(x)),   dbias (+)= sum over rows of dinp
+// dinp is rounded once, from fp32; the product may be rounded before it is multiplied. The rows are
+// summed before dinp is rounded.
+struct GeluLinearBackwardInput {
+  void* dinp;          // [M, K] dtype  =
+  float* dbias;        // [K]  = or +=, by accumulate
+  void* workspace;     // [workspace_bytes(*this)]
+  const void* dout;    // [M, N] dtype
+  const void* inp;     // [M, K] dtype: LinearGeluForward's h
+  const void* weight;  // [N, K] dtype
+  const void* bias;    // [K] dtype
+  LinearShape shape;
+  DType dtype;
+  bool accumulate;
+  void describe(Arguments&) const;
+  // The same in two operations, the second in place.
+  LinearBackwardInput product() const;
+  BiasGeluBackward gelu() const;
 };
 
 // ---- layernorm ----------------------------------------------------------------------------------
@@ -677,13 +717,14 @@ struct Scale {
 using Kernels =
     KernelTable<InputPatches, AugmentImages, LinearForward, LinearBackwardInput,
                 LinearBackwardWeight, BiasGeluForward, BiasGeluBackward, TanhForward, TanhBackward,
-                LayerNormForward, LayerNormBackward, AttentionForward, AttentionBackward,
-                EmbedForward, EmbedBackward, TakeTokensForward, TakeTokensBackward, ConvForward,
-                ConvBackwardInput, ConvBackwardWeight, BatchNormForward, BatchNormEvaluate,
-                BatchNormBackwardSums, ConvBackwardInputSums, BatchNormBackward, MaxPoolForward,
-                MaxPoolBackward, AveragePoolForward, AveragePoolBackward, Dropout,
-                CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics, GradientTail,
-                GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
+                LinearGeluForward, GeluLinearBackwardInput, LayerNormForward, LayerNormBackward,
+                AttentionForward, AttentionBackward, EmbedForward, EmbedBackward, TakeTokensForward,
+                TakeTokensBackward, ConvForward, ConvBackwardInput, ConvBackwardWeight,
+                BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums, ConvBackwardInputSums,
+                BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
+                AveragePoolBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, MeanLogits,
+                Metrics, GradientTail, GradientNorm, OptimizerUpdate, RoundWeights, Scale,
+                GradientSquares>;
 // The base of a device's table: class D final : public KernelRows<D>.
 template <class Self>
 using KernelRows = Kernels::Apply<RowsOf, Self>;

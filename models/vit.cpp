@@ -46,8 +46,9 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
     branch = dropout(g, block + "drop_path1", branch, drop_path, true);
 
     auto [x2, normed2] = layernorm(g, block + "norm2", branch, x1, c.layer_norm_eps);
-    Tensor act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
-    act = dropout(g, block + "mlp.drop1", act, o.proj_drop_rate, false);
+    GeluOut act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
+    if (o.proj_drop_rate > 0)  // else fc2's backward computes the GELU's, too
+      act = dropout(g, block + "mlp.drop1", act.out, o.proj_drop_rate, false);
     branch = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
     branch = dropout(g, block + "mlp.drop2", branch, o.proj_drop_rate, false);
     branch = dropout(g, block + "drop_path2", branch, drop_path, true);

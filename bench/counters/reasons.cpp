@@ -19,7 +19,10 @@ constexpr Reason reasons[] = {
     // Bytes moved.
     {"GradientTail", "", "a few numbers, each of which moves a whole sector"},
     {"LayerNormBackward", "", "a few rows: the blocks' parts of dweight and dbias outweigh them"},
-    {"BiasGeluBackward", "", "a few rows: the blocks' parts of dbias outweigh them"},
+    {"LinearGeluForward", "", "the GELU reads what the product has written"},
+    {"GeluLinearBackwardInput", "",
+     "the GELU reads what the product has written, and writes it anew"},
+    {"LinearBackwardWeight", "", "the sums of dbias read dout again", true},
     {"ConvBackwardWeight", "C3 ",
      "each block's part of dweight is written and read, for one image"},
     {"ConvBackwardWeight", "H56 W56 C64 K", "dweight's parts are written and read, for one image"},

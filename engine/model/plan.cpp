@@ -48,7 +48,10 @@ std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Slice sli
   for (int i = 0; i < static_cast<int>(graph.nodes().size()); ++i) {
     const Node& node = graph.nodes()[static_cast<size_t>(i)];
     NodePlan& plan = plans.emplace_back();
-    Context context{.planning = &plan.forward, .graph = &graph, .kernels = &kernels};
+    Context context{.planning = &plan.forward,
+                    .graph = &graph,
+                    .kernels = &kernels,
+                    .training = passes != Passes::forward};
     node.forward(context);
     if (passes == Passes::forward) continue;
     context.planning = &plan.backward;

@@ -5,17 +5,13 @@
 // to its columns, 1 or 16 bytes' worth, and loops over the rows; their bias, and backward their
 // sums of dinp, stay in registers.
 //
-// Phi is computed from its tail, with 10 multiply-adds and an ex2:
-//   Phi(-t) = 2^P(t) for t >= 0,   x Phi(x) = max(x, 0) - |x| Phi(-|x|)
-// P is minimax on 0 <= t <= 6, with an error of 4e-9 in Phi and a relative one of 4e-6 in Phi(-t);
-// in fp32 these become 5e-8 and 7e-6. Beyond 6, P keeps falling, faster than it should: 2^P goes to
-// 0 without a clamp.
+// Phi: gelu.cuh.
 //
 // 4 (fp32: 8) bytes per element forward, 6 (12) backward, and 18 instructions forward, 26 backward:
 // memory is the limit. erff alone would take about 25. Registers: tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/plain.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/gemm/gelu.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -60,30 +56,6 @@ __global__ void bias_gelu_backward_bias_plain(BiasGeluBackward op) {
 // ---- the fast ones ------------------------------------------------------------------------------
 
 constexpr int blocks_per_sm = 4;
-
-// Phi(-t), t >= 0.
-__device__ inline float normal_tail(float t) {
-  float p = fmaf(-2.65055636e-8f, t, 8.04915625e-7f);
-  p = fmaf(p, t, -1.04434742e-5f);
-  p = fmaf(p, t, 7.36535557e-5f);
-  p = fmaf(p, t, -0.000270553982f);
-  p = fmaf(p, t, -1.84922812e-5f);
-  p = fmaf(p, t, 0.00696976226f);
-  p = fmaf(p, t, -0.0524572555f);
-  p = fmaf(p, t, -0.459215343f);
-  p = fmaf(p, t, -1.15110488f);
-  p = fmaf(p, t, -1.0f);
-  return ex2_approx_ftz(p);
-}
-__device__ inline float gelu(float x) {
-  const float t = fabsf(x);
-  return fmaf(-t, normal_tail(t), fmaxf(x, 0));  // NaN stays NaN
-}
-__device__ inline float gelu_slope(float x) {
-  const float tail = normal_tail(fabsf(x));
-  const float density = ex2_approx_ftz(fmaf(x * x, -0.721347520f, -1.32574806f));
-  return fmaf(x, density, x < 0 ? tail : 1 - tail);
-}
 
 // ---- any C: one element per access --------------------------------------------------------------
 template <class T>

@@ -173,6 +173,28 @@ void TanhBackward::describe(Arguments& a) const {
   a.read("dout", dout, n), a.read("out", out, n);
 }
 
+// ---- linear and GELU ----------------------------------------------------------------------------
+void LinearGeluForward::describe(Arguments& a) const {
+  const auto [M, N, K] = shape;
+  const double n = double(M) * N;
+  sizes(a.operation("LinearGeluForward", dtype), shape).flops(2 * n * K + 20 * n);
+  a.write("out", out, n), a.write("h", h, n, optional);
+  a.workspace(workspace);
+  a.read("inp", inp, double(M) * K), a.read("weight", weight, double(N) * K);
+  a.read("bias", bias, N);
+}
+
+void GeluLinearBackwardInput::describe(Arguments& a) const {
+  const auto [M, N, K] = shape;
+  const double n = double(M) * K;
+  sizes(a.operation("GeluLinearBackwardInput", dtype), shape).flops(2 * n * N + 30 * n);
+  a.write("dinp", dinp, n);
+  a.gradient("dbias", dbias, K, accumulate);
+  a.workspace(workspace);
+  a.read("dout", dout, double(M) * N), a.read("inp", inp, n);
+  a.read("weight", weight, double(N) * K), a.read("bias", bias, K);
+}
+
 // ---- layernorm ----------------------------------------------------------------------------------
 void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);

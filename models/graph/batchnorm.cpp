@@ -98,7 +98,7 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from, T
   BatchNormOut made = out;
   made.node = static_cast<int>(g.nodes().size()) - 1;
   made.backward_rest = rest;
-  made.backward_sums = [=, relu = o.relu](const Context& r, ConvBackwardInputSums op) {
+  made.backward_first = [=, relu = o.relu](const Context& r, ConvBackwardInputSums op) {
     op.sums = r.floats(sums);
     op.dnorm_weight = r.dweight(weight);
     op.dnorm_bias = r.dweight(bias);

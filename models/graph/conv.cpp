@@ -52,8 +52,8 @@ ConvOut conv(Graph& g, const std::string& name, const BatchNormOut& norm, const 
                               .shape = shape});
   };
   Node node{name, "conv", forward, backward};
-  if (norm.node >= 0 && norm.node + 1 == static_cast<int>(g.nodes().size())) {
-    node.fused_backward = [=, sums = norm.backward_sums](const Context& r) {
+  if (norm.of_last_node(g)) {
+    node.fused_backward = [=, sums = norm.backward_first](const Context& r) {
       backward_weight(r);
       sums(r, {.dinp = r.grad(inp),
                .dout = r.grad(out),

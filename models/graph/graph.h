@@ -72,7 +72,7 @@ struct Slice {  // nodes [begin, end)
 struct Context;
 
 // One fused operation of the model. Memory is planned by calling its passes, so a pass must use the
-// same tensors each time.
+// same tensors each time; in evaluation, forward may leave some out.
 struct Node {
   using Pass = std::function<void(const Context&)>;
   std::string name;  // "blocks.0.attn.qkv"

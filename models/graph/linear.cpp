@@ -1,9 +1,12 @@
+#include <utility>
+
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
 
 namespace bv {
 
-Tensor linear(Graph& g, const std::string& name, Tensor inp, const LinearOptions& o) {
+Tensor linear(Graph& g, const std::string& name, const GeluOut& from, const LinearOptions& o) {
+  const Tensor inp = from.out;
   const auto [rows, C] = rows_shape(g, inp);
   const LinearShape shape{.M = rows, .N = o.N, .K = C};
   std::vector<int64_t> dims = g.info(inp).shape;
@@ -24,17 +27,28 @@ Tensor linear(Graph& g, const std::string& name, Tensor inp, const LinearOptions
                         .bias = r.weight(bias),
                         .shape = shape});
   };
-  const auto backward = [=, input_grad = o.input_grad](const Context& r) {
+  const auto backward_weight = [=](const Context& r) {
     r.run(LinearBackwardWeight{.dweight = r.dweight(weight),
                                .dbias = r.dweight(bias),
                                .dout = r.grad(out),
                                .inp = r.at(inp),
                                .shape = shape});
+  };
+  const auto backward = [=, input_grad = o.input_grad](const Context& r) {
+    backward_weight(r);
     if (input_grad)
       r.run(LinearBackwardInput{
           .dinp = r.grad(inp), .dout = r.grad(out), .weight = r.weight(weight), .shape = shape});
   };
-  g.add({name, "linear", forward, backward});
+  Node node{name, "linear", forward, backward};
+  if (from.of_last_node(g)) {
+    node.fused_backward = [=, input = from.backward_first](const Context& r) {
+      backward_weight(r);
+      input(r, {.dout = r.grad(out), .weight = r.weight(weight), .shape = shape});
+    };
+    node.fused_previous = from.backward_rest;
+  }
+  g.add(std::move(node));
   return out;
 }
 

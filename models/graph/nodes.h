@@ -17,15 +17,24 @@ Tensor input_images(Graph&, const InputShape&, int augment_layers);
 // The crop, then `layers` ImageOps of each image: [B, size, size, 3] of bytes.
 Tensor augment(Graph&, const AugmentShape&);
 
-// A batch norm's result, and the two halves of its backward for a convolution that is the next node
-// and reads the result: that one's backward computes the sums of the first half.
-struct BatchNormOut {
+// A node's result, and the two halves of its backward for a node that is the next one and reads the
+// result: that one's backward computes the first half too, by Op.
+template <class Op>
+struct FusedOut {
   Tensor out;
-  int node = -1;  // -1: not a batch norm's, nothing is fused
-  std::function<void(const Context&, ConvBackwardInputSums)> backward_sums = {};
+  int node = -1;  // -1: not of such a node, nothing is fused
+  std::function<void(const Context&, Op)> backward_first = {};  // runs Op with its arguments added
   Node::Pass backward_rest = {};
-  BatchNormOut(Tensor t) : out(t) {}
+  FusedOut(Tensor t) : out(t) {}
+  bool of_last_node(const Graph& g) const {
+    return node >= 0 && node + 1 == static_cast<int>(g.nodes().size());
+  }
 };
+
+// The first half is the batch norm's sums, for a convolution.
+using BatchNormOut = FusedOut<ConvBackwardInputSums>;
+// The first half is the GELU's gradient, for a linear.
+using GeluOut = FusedOut<GeluLinearBackwardInput>;
 
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
 // the processes over which the next batch norm computes its statistics. skip: ConvOut::skip is inp
@@ -69,10 +78,10 @@ struct LinearOptions {
   bool input_grad = true;
   std::vector<int64_t> weight_shape = {};
 };
-Tensor linear(Graph&, const std::string& name, Tensor inp, const LinearOptions&);
+Tensor linear(Graph&, const std::string& name, const GeluOut& from, const LinearOptions&);
 
-// gelu(inp weight^T + bias), from [..., K] to [..., N].
-Tensor linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightInit);
+// gelu(inp weight^T + bias)
+GeluOut linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightInit);
 
 // In place: nothing else may overwrite what it returns.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);

@@ -124,6 +124,37 @@ TEST(Plan, FusesBackwardsWithinASlice) {
   EXPECT_EQ(&graph.backward(cut, {0, cut}), &reader.backward);
 }
 
+const Node& node_of(const Graph& graph, const std::string& name) {
+  return *std::ranges::find(graph.nodes(), name, &Node::name);
+}
+
+// The second layer's backward computes the GELU's, unless a dropout is between them.
+TEST(Plan, AnMlpsSecondLayerFusesTheGelusBackward) {
+  for (const float drop : {0.0f, .1f}) {
+    const Graph graph = small_vit(1, {.proj_drop_rate = drop});
+    const Node &first = node_of(graph, "blocks.0.mlp.fc1"),
+               &second = node_of(graph, "blocks.0.mlp.fc2");
+    const int between = static_cast<int>(&second - &first) - 1, count = node_count(graph);
+    EXPECT_EQ(between, drop > 0 ? 1 : 0);
+    const auto at = static_cast<int>(&first - graph.nodes().data());
+    EXPECT_EQ(graph.fused(at + between + 1), drop == 0);
+    EXPECT_EQ(&graph.backward(at, {0, count}), drop > 0 ? &first.backward : &second.fused_previous);
+  }
+}
+
+TEST(Plan, ALinearsGeluStoresItsInputForABackwardAlone) {
+  const auto backend = make_cpu_backend(1, false);
+  const Graph graph = small_vit(2);
+  const auto kind = [&](Passes passes, const char* name) {
+    const Layout layout = plan_stage(graph, backend->kernels(), 0, node_count(graph), passes);
+    const auto t = std::ranges::find(graph.tensors(), name, &TensorInfo::name);
+    return layout.places[static_cast<size_t>(t - graph.tensors().begin())].kind;
+  };
+  EXPECT_EQ(kind(Passes::both, "blocks.0.mlp.fc1"), Layout::Place::saved);
+  EXPECT_EQ(kind(Passes::forward, "blocks.0.mlp.fc1"), Layout::Place::absent);
+  EXPECT_EQ(kind(Passes::forward, "blocks.0.mlp.fc1 gelu"), Layout::Place::scratch);
+}
+
 // The fused backward of the next block's first node needs the input of the block's last batch norm,
 // so the block must be recomputed before it.
 TEST(Plan, RecomputedBlocksThatEndInABatchNormRunBeforeItsReader) {

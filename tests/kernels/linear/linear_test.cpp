@@ -109,36 +109,57 @@ Problem backward_weight(DType dtype, LinearShape s, bool with_bias, bool accumul
 
 KernelCases linear_cases() {
   KernelCases cases;
+  const auto add_weight = [&](const LinearShape& s) {
+    const bool large = double(s.M) * s.N * s.K > 1e6;
+    for (const bool exact : {false, true})
+      for (const bool bias : {true, false})
+        for (const bool accumulate : {false, true})
+          if (!large || (accumulate == bias && (bias || !exact)))
+            cases.add("linear_backward_weight" + sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}}) +
+                          flag(!bias, "nobias") + flag(exact, "exact") +
+                          flag(accumulate, "accumulate"),
+                      backward_weight, s, bias, accumulate, exact);
+  };
   const auto add = [&](const LinearShape& s) {
     const std::string name = sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}});
     const bool large = double(s.M) * s.N * s.K > 1e6;
     for (const bool exact : {false, true}) {
       const std::string kind = flag(exact, "exact");
       cases.add("linear_backward_input" + name + kind, backward_input, s, exact);
-      for (const bool bias : {true, false}) {
-        if (large && exact && !bias) continue;
-        const std::string which = name + flag(!bias, "nobias") + kind;
-        cases.add("linear_forward" + which, forward, s, bias, exact);
-        for (const bool accumulate : {false, true})
-          if (!large || accumulate == bias)
-            cases.add("linear_backward_weight" + which + flag(accumulate, "accumulate"),
-                      backward_weight, s, bias, accumulate, exact);
-      }
+      for (const bool bias : {true, false})
+        if (bias || !large || !exact)
+          cases.add("linear_forward" + name + flag(!bias, "nobias") + kind, forward, s, bias,
+                    exact);
     }
+    add_weight(s);
   };
-  // Small ones in any shape, then in whole packs, which end within a tile or a step, or after a
-  // second one. Four in which tiles and parts of the weight's gradient end anywhere; then heads of
-  // 10 and of 1000 classes, patches of 14 x 14 pixels, ViT-Tiny's qkv, projection and second MLP
-  // layer, ViT-L's tokens.
+  // In order: small ones in any shape; in whole packs, which end within a tile or a step, or after
+  // a second one; those for which Hopper's widest tiles are the best, then those in which its
+  // blocks take several tiles and use each stage again; from M1501 on, tiles and parts of the
+  // weight's gradient that end anywhere; heads of 10 and of 1000 classes, patches of 14 x 14
+  // pixels, ViT-Tiny's qkv, projection and second MLP layer, ViT-L's tokens.
   for (const LinearShape& s :
        {LinearShape{1, 1, 1}, {3, 5, 7},       {2, 1, 31},     {1, 127, 3},
         {17, 33, 65},         {3, 8, 8},       {65, 24, 40},   {130, 8, 56},
-        {2, 136, 72},         {64, 48, 32},    {1501, 24, 17}, {25216, 8, 9},
+        {2, 136, 72},         {64, 48, 32},    {300, 192, 8},  {300, 8, 192},
+        {270, 128, 8},        {270, 8, 128},   {33, 128, 128}, {530, 8, 8},
+        {400, 8, 1032},       {1032, 8, 264},  {1501, 24, 17}, {25216, 8, 9},
         {1501, 24, 16},       {1633, 8, 136},  {1025, 136, 8}, {40, 264, 136},
         {33, 10, 192},        {1, 1000, 192},  {19, 72, 588},  {197, 576, 192},
         {197, 192, 192},      {197, 192, 768}, {5, 1024, 1024}})
     add(s);
+  // Sums in parts on Hopper.
+  add_weight({2500, 8, 8}), add_weight({2300, 24, 200});
   cases.begin_sweep();
+  // All layers' widths: ViT-Tiny's, ViT-L's, and the heads of ResNets.
+  for (const int M : {1, 63, 65})
+    for (const auto& [N, K] :
+         {std::pair{576, 192}, {192, 192}, {768, 192}, {192, 768}, {1000, 192}})
+      add({M, N, K});
+  for (const auto& [N, K] :
+       {std::pair{3072, 1024}, {4096, 1024}, {1024, 4096}, {1000, 1024}, {1000, 512}, {1000, 2048}})
+    add({3, N, K});
+  add({1970, 192, 192});
   for (const int M : {1, 2, 8, 9, 33})
     for (const int N : {1, 2, 8, 9, 33})
       for (const int K : {2, 7, 8, 16, 33}) add({M, N, K});

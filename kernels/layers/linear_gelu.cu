@@ -1,0 +1,48 @@
+// A linear and a GELU, each by its own kernels, plain or fast:
+//   forward  h[M,N] = inp[M,K] weight[N,K]^T,   out[M,N] = gelu(h + bias)
+//   input    dinp[M,K] = (dout[M,N] weight[N,K]) * gelu'(inp[M,K] + bias),   dinp =
+//            dbias[K] (+)= column sums of dinp                               = or += by accumulate
+// The product is rounded to dtype in h, or in dinp, and gelu.cu reads it from there: in 16 bits
+// forward moves 2 bytes per element, backward 4, that a product with the GELU in its epilogue
+// would keep in registers. Memory limits the second kernel, and so these operations.
+#include <algorithm>
+
+#include "kernels/cuda/cuda_kernels.h"
+
+namespace bv::BAREVISION_GPU {
+
+template <>
+size_t CudaKernels::workspace(const LinearGeluForward& op) {
+  return workspace(op.product());
+}
+
+template <>
+void CudaKernels::run(const LinearGeluForward& op, cudaStream_t stream) {
+  run(op.product(), stream);
+  run(op.gelu(), stream);
+}
+
+template <>
+size_t CudaKernels::workspace(const GeluLinearBackwardInput& op) {
+  return std::max(workspace(op.product()), workspace(op.gelu()));
+}
+
+template <>
+void CudaKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) {
+  run(op.product(), stream);
+  run(op.gelu(), stream);
+}
+
+template <>
+void PlainKernels::run(const LinearGeluForward& op, cudaStream_t stream) {
+  run(op.product(), stream);
+  run(op.gelu(), stream);
+}
+
+template <>
+void PlainKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) {
+  run(op.product(), stream);
+  run(op.gelu(), stream);
+}
+
+}  // namespace bv::BAREVISION_GPU

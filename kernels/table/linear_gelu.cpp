@@ -1,0 +1,45 @@
+// A linear and a GELU as the two operations that they are, for devices that don't fuse them.
+#include "kernels/kernels.h"
+
+namespace bv {
+
+LinearForward LinearGeluForward::product() const {
+  return {.out = h ? h : out,
+          .workspace = workspace,
+          .inp = inp,
+          .weight = weight,
+          .bias = nullptr,
+          .shape = shape,
+          .dtype = dtype};
+}
+
+BiasGeluForward LinearGeluForward::gelu() const {
+  return {.out = out,
+          .inp = h ? h : out,
+          .bias = bias,
+          .shape = {.rows = shape.M, .C = shape.N},
+          .dtype = dtype};
+}
+
+LinearBackwardInput GeluLinearBackwardInput::product() const {
+  return {.dinp = dinp,
+          .workspace = workspace,
+          .dout = dout,
+          .weight = weight,
+          .shape = shape,
+          .dtype = dtype};
+}
+
+BiasGeluBackward GeluLinearBackwardInput::gelu() const {
+  return {.dinp = dinp,
+          .dbias = dbias,
+          .workspace = workspace,
+          .dout = dinp,
+          .inp = inp,
+          .bias = bias,
+          .shape = {.rows = shape.M, .C = shape.K},
+          .dtype = dtype,
+          .accumulate = accumulate};
+}
+
+}  // namespace bv

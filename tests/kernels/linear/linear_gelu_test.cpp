@@ -1,0 +1,166 @@
+// A linear with the GELU after it, and the input gradient of one with the GELU before it.
+#include "tests/kernels/gelu_oracle.h"
+#include "tests/kernels/kernel_test.h"
+
+namespace bv::test {
+namespace {
+
+// ---- oracle -----------------------------------------------------------------------------------
+namespace oracle {
+
+struct Forward {
+  Tensor h, out;
+};
+struct Gradient {
+  Tensor dinp, dbias;
+};
+
+// A device may round the product to the dtype before the GELU: the tolerance allows for both.
+Tracked product(Tracked sum, int terms, DType dtype) {
+  return in_16_bits(on_tensor_cores(sum, terms, dtype), dtype);
+}
+
+Forward linear_gelu_forward(const Values& inp, const Values& weight, const Values& bias,
+                            const LinearShape& s, DType dtype = DType::fp32) {
+  const auto [M, N, K] = s;
+  Forward f;
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) {
+      Tracked sum = 0;
+      for (int k = 0; k < K; ++k) sum += Tracked(inp[at(m, K, k)]) * Tracked(weight[at(n, K, k)]);
+      f.h.push_back(on_tensor_cores(sum, K, dtype));
+      f.out.push_back(gelu(product(sum, K, dtype) + Tracked(bias[n])));
+    }
+  return f;
+}
+
+Gradient gelu_linear_backward_input(const Values& dout, const Values& inp, const Values& weight,
+                                    const Values& bias, const LinearShape& s,
+                                    DType dtype = DType::fp32) {
+  const auto [M, N, K] = s;
+  Gradient g{Tensor(size_t(M) * K), Tensor(K)};
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n)
+      for (int k = 0; k < K; ++k)
+        g.dinp[at(m, K, k)] += Tracked(dout[at(m, N, n)]) * Tracked(weight[at(n, K, k)]);
+  for (int m = 0; m < M; ++m)
+    for (int k = 0; k < K; ++k) {
+      const size_t i = at(m, K, k);
+      g.dinp[i] = product(g.dinp[i], N, dtype) * gelu_slope(Tracked(inp[i]) + bias[k]);
+      g.dbias[k] += g.dinp[i];
+    }
+  return g;
+}
+
+// ---- the oracle's gradient --------------------------------------------------------------------
+// The function is gelu(inp + bias) weight^T, its GELU by linear_gelu_forward with a unit matrix.
+TEST(Oracle, GeluLinear) {
+  TestValues random(4);
+  const LinearShape s{.M = 3, .N = 4, .K = 5};
+  const auto [M, N, K] = s;
+  Values inp = random.normal(M * K, 0, 2), bias = random.normal(K), unit(K * K);
+  for (int k = 0; k < K; ++k) unit[at(k, K, k)] = 1;
+  const Values weight = random.normal(N * K), dout = random.normal(M * N);
+  const auto loss = [&] {
+    const Values act = values_of(linear_gelu_forward(inp, unit, bias, {M, K, K}).out);
+    double sum = 0;
+    for (int m = 0; m < M; ++m)
+      for (int n = 0; n < N; ++n)
+        for (int k = 0; k < K; ++k)
+          sum += dout[at(m, N, n)] * act[at(m, K, k)] * weight[at(n, K, k)];
+    return sum;
+  };
+  const Gradient g = gelu_linear_backward_input(dout, inp, weight, bias, s);
+  check_gradient("inp", inp, g.dinp, loss);
+  check_gradient("bias", bias, g.dbias, loss);
+}
+
+}  // namespace oracle
+
+// ---- cases ------------------------------------------------------------------------------------
+// In an exact problem sums are at most 16 * 16 by size, which 16 bits hold; a bias of 320 either
+// way then puts x where GELU is x or 0, and its slope 1 or 0, in every precision.
+constexpr int exact_terms = 16;
+Values bias_of(Problem& p, int n) {
+  if (!p.exact) return p.data(size_t(n), 0, 0.5);
+  Values bias(n);
+  for (double& b : bias) b = p.random.below(2) ? 320 : -320;
+  return bias;
+}
+
+Problem forward(DType dtype, LinearShape s, bool saved, bool exact) {
+  const auto [M, N, K] = s;
+  Problem p(dtype);
+  p.exact = exact;
+  // Sums of about 1, where GELU bends.
+  const Values inp = p.data(size_t(M) * K), weight = p.data(size_t(N) * K, 0, 1.5 / std::sqrt(K));
+  const Values bias = bias_of(p, N);
+  const oracle::Forward f = oracle::linear_gelu_forward(inp, weight, bias, s, dtype);
+  p.output("out", {M, N}, f.out);
+  if (saved) p.output("h", {M, N}, f.h);
+  p.input("inp", {M, K}, inp), p.input("weight", {N, K}, weight), p.input("bias", {N}, bias);
+  p.runs(LinearGeluForward{.shape = s, .dtype = dtype});
+  return p;
+}
+
+Problem backward_input(DType dtype, LinearShape s, bool accumulate, bool exact) {
+  const auto [M, N, K] = s;
+  Problem p(dtype);
+  p.exact = exact;
+  const Values dout = p.data(size_t(M) * N), weight = p.data(size_t(N) * K);
+  const Values inp = p.data(size_t(M) * K, 0, 1.5), bias = bias_of(p, K);
+  const oracle::Gradient g = oracle::gelu_linear_backward_input(dout, inp, weight, bias, s, dtype);
+  p.output("dinp", {M, K}, g.dinp);
+  p.gradient("dbias", {K}, g.dbias, accumulate);
+  p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp);
+  p.input("weight", {N, K}, weight), p.input("bias", {K}, bias);
+  p.runs(GeluLinearBackwardInput{.shape = s, .dtype = dtype, .accumulate = accumulate});
+  return p;
+}
+
+KernelCases linear_gelu_cases() {
+  KernelCases cases;
+  const auto add = [&](const LinearShape& s) {
+    const std::string name = sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}});
+    for (const bool exact : {false, true})
+      for (const bool other : {false, true}) {
+        const std::string kind = flag(exact, "exact");
+        if (!exact || s.K <= exact_terms)
+          cases.add("linear_gelu_forward" + name + flag(!other, "without_h") + kind, forward, s,
+                    other, exact);
+        if (!exact || s.N <= exact_terms)
+          cases.add("gelu_linear_backward_input" + name + flag(other, "accumulate") + kind,
+                    backward_input, s, other, exact);
+      }
+  };
+  for (const LinearShape& s : {LinearShape{1, 1, 1},
+                               {3, 5, 7},
+                               {2, 31, 1},
+                               {17, 65, 33},
+                               {64, 48, 16},
+                               {65, 16, 264},
+                               {130, 40, 9},
+                               {300, 192, 8},
+                               {270, 128, 8},
+                               {400, 16, 1032},
+                               {400, 1032, 16},
+                               {270, 8, 128}})
+    add(s);
+  // ViT-Tiny's MLP.
+  cases.add("linear_gelu_forward_M33_N768_K192", forward, LinearShape{33, 768, 192}, true, false);
+  cases.add("gelu_linear_backward_input_M33_N192_K768", backward_input, LinearShape{33, 192, 768},
+            false, false);
+  cases.begin_sweep();
+  for (const int M : {1, 63, 65}) add({M, 768, 192}), add({M, 192, 768});
+  add({3, 4096, 1024}), add({3, 1024, 4096});
+  add({1970, 192, 192});
+  for (const int M : {1, 2, 9, 33})
+    for (const int N : {1, 7, 8, 33})
+      for (const int K : {2, 8, 16, 33}) add({M, N, K});
+  return cases;
+}
+
+[[maybe_unused]] const bool added = add_cases(linear_gelu_cases());
+
+}  // namespace
+}  // namespace bv::test
