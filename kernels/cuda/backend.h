@@ -25,8 +25,8 @@ struct HopperSupport {
 namespace bv::cuda_gpu {
 // The GPUs that this process sees. If there are none, *why_none, unless null, says why.
 int device_count(std::string* why_none);
-bool has_cudnn();             // it is built in
-bool has_code_for(int arch);  // 75, 80, 90: machine code for that chip is built in
+bool has_cudnn();      // it is built in
+bool has_sm90_code();  // so is code for sm_90, which the build compiles as sm_90a
 HopperSupport hopper_support(int device);
 // Throws std::runtime_error if the device can't be used.
 std::unique_ptr<Backend> make_backend(const GpuOptions&);
@@ -35,7 +35,7 @@ std::unique_ptr<Backend> make_backend(const GpuOptions&);
 namespace bv::simt_gpu {
 int device_count(std::string* why_none);
 bool has_cudnn();
-bool has_code_for(int arch);
+bool has_sm90_code();
 HopperSupport hopper_support(int device);
 std::unique_ptr<Backend> make_backend(const GpuOptions&);
 }  // namespace bv::simt_gpu

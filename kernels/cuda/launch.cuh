@@ -38,7 +38,7 @@ void raise_shared_limit() {
 template <class T>
 __device__ T& shared() {
   static_assert(std::is_trivially_default_constructible_v<T>, "shared memory isn't constructed");
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  extern __shared__ __align__(1024) unsigned char dynamic_shared[];
   return *reinterpret_cast<T*>(dynamic_shared);
 }
 

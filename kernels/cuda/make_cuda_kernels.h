@@ -9,13 +9,14 @@
 
 namespace bv::cuda_gpu {
 std::unique_ptr<Kernels> make_cuda_kernels(Stream compute = nullptr, KernelSet = KernelSet::fast);
-// The same for KernelSet::hopper.
-std::unique_ptr<Kernels> make_hopper_kernels(Stream compute);
+// The same for KernelSet::hopper. `sms`, unless 0, says for how many multiprocessors to divide the
+// work, as if the device had these.
+std::unique_ptr<Kernels> make_hopper_kernels(Stream compute, int sms = 0);
 // The names of the operations that have kernels made for sm_90, of some sizes and dtypes.
 std::vector<std::string> hopper_operations();
 }  // namespace bv::cuda_gpu
 namespace bv::simt_gpu {
 std::unique_ptr<Kernels> make_cuda_kernels(Stream compute = nullptr, KernelSet = KernelSet::fast);
-std::unique_ptr<Kernels> make_hopper_kernels(Stream compute);
+std::unique_ptr<Kernels> make_hopper_kernels(Stream compute, int sms = 0);
 std::vector<std::string> hopper_operations();
 }  // namespace bv::simt_gpu

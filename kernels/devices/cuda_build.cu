@@ -15,10 +15,10 @@ std::string toolkit() {
   return text;
 }
 
-bool has_code_for([[maybe_unused]] int arch) {
+bool has_sm90_code() {
 #ifdef __CUDA_ARCH_LIST__
   for (const int built : {__CUDA_ARCH_LIST__})
-    if (built == 10 * arch) return true;
+    if (built == 900) return true;
   return false;
 #else
   return true;

@@ -29,16 +29,33 @@ Device cpu(const char* name, std::vector<DType> dtypes,
           .host_threads = true};
 }
 
+#ifdef BAREVISION_SIMT
+// The stand-in's orders of threads; with `deliveries`, whose copies land as each order says and the
+// other way round. The random order comes last: all that runs between tests uses it.
+std::vector<Device::Variant> variants_of_stand_in(bool deliveries) {
+  using simt::Delivery, simt::Order;
+  const auto variant = [](const std::string& name, Order order, Delivery delivery) {
+    return Device::Variant{name + ": ", [=] { simt::order = order, simt::delivery = delivery; }};
+  };
+  std::vector<Device::Variant> list{
+      variant("threads forwards", Order::forward, Delivery::as_order),
+      variant("threads backwards", Order::reverse, Delivery::as_order)};
+  if (deliveries) {
+    list.push_back(variant("threads forwards, early copies", Order::forward, Delivery::early));
+    list.push_back(variant("threads backwards, late copies", Order::reverse, Delivery::late));
+  }
+  list.push_back(variant("threads in random order", Order::random, Delivery::as_order));
+  return list;
+}
+#endif
+
 // BAREVISION_SIMT and BAREVISION_CUDA: the devices in this build.
 std::vector<Device> gpu_devices() {
   std::vector<Device> devices;
 #ifdef BAREVISION_SIMT
   for (const KernelSet set : {KernelSet::fast, KernelSet::plain, KernelSet::hopper}) {
     Device simt = simt_gpu::gpu_device(set);
-    // The random order comes last: all that runs between tests uses it.
-    simt.variants = {{"threads forwards: ", [] { simt::order = simt::Order::forward; }},
-                     {"threads backwards: ", [] { simt::order = simt::Order::reverse; }},
-                     {"threads in random order: ", [] { simt::order = simt::Order::random; }}};
+    simt.variants = variants_of_stand_in(set == KernelSet::hopper);
     devices.push_back(std::move(simt));
   }
 #endif

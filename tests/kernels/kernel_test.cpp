@@ -137,11 +137,12 @@ bool add_cases(KernelCases cases) {
                             cases.begin() + ptrdiff_t(cases.usual()));
   for (const Device& device : devices_to_test())
     for (const KernelCase& c : cases) {
-      const bool slow = device.plain || !device.chip.empty();
-      const bool small = work_of(c.name) <= (device.plain ? 1 << 14 : 1 << 16);
+      const double work = work_of(c.name);
+      const bool small = work <= (device.plain ? 1 << 14 : 1 << 16);
+      const bool slow = device.plain ? !small : !device.chip.empty() && work > 1 << 22;
       if (!device.unavailable.empty() || (c.cpu_only && !device.host_threads) ||
           (device.operations && !is_case_of(*device.operations, c.name)) ||
-          ((small_only || (slow && !all)) && !small))
+          (small_only && !small) || (slow && !all))
         continue;
       for (const DType dtype : device.dtypes)
         if (dtype == DType::fp32 || !device.host_threads || all || small)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/table/fields.h"
 
@@ -15,11 +16,11 @@ namespace {
 // The table: Hopper's kernels where they take an operation, else the others.
 class HopperTable final : public KernelRows<HopperTable> {
  public:
-  explicit HopperTable(cudaStream_t compute)
+  HopperTable(cudaStream_t compute, int sms)
       : KernelRows<HopperTable>(gpu_alignments),
         compute_(compute),
         rest_(compute, false),
-        hopper_(rest_.props()) {}
+        hopper_(with_sms(rest_.props(), sms)) {}
 
   template <class Op>
   bool takes([[maybe_unused]] const Op& op) const {
@@ -46,6 +47,10 @@ class HopperTable final : public KernelRows<HopperTable> {
   bool is_by_hopper(size_t which, const void* op) const override;
 
  private:
+  static DeviceProps with_sms(DeviceProps props, int sms) {
+    if (sms) props.sms = sms;
+    return props;
+  }
   cudaStream_t compute_;  // the stream that null stands for
   CudaKernels rest_;
   HopperKernels hopper_;
@@ -77,35 +82,22 @@ int of_device(cudaDeviceAttr which, int device) {
   return value;
 }
 
-// The driver's library isn't linked.
-bool driver_makes_tensor_maps() {
-#ifdef CUDART_VERSION
-  void* call = nullptr;
-  cudaDriverEntryPointQueryResult result{};
-  return cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &call, 12000, cudaEnableDefault,
-                                          &result) == cudaSuccess &&
-         result == cudaDriverEntryPointSuccess && call;
-#else
-  return true;  // the stand-in
-#endif
-}
-
 }  // namespace
 
 HopperSupport hopper_support(int device) {
   return {.arch = 10 * of_device(cudaDevAttrComputeCapabilityMajor, device) +
                   of_device(cudaDevAttrComputeCapabilityMinor, device),
-          .compiled = has_code_for(90),
-          .makes_tensor_maps = driver_makes_tensor_maps()};
+          .compiled = has_sm90_code(),
+          .makes_tensor_maps = driver_makes_maps()};
 }
 
 std::vector<std::string> hopper_operations() { return Kernels::Apply<Rows>::hopper_operations(); }
 
-std::unique_ptr<Kernels> make_hopper_kernels(Stream compute) {
+std::unique_ptr<Kernels> make_hopper_kernels(Stream compute, int sms) {
   if (const int arch = compute_capability(); arch != 90)
     throw std::runtime_error("the kernels made for sm_90 don't run on an sm_" +
                              std::to_string(arch));
-  return std::make_unique<HopperTable>(reinterpret_cast<cudaStream_t>(compute));
+  return std::make_unique<HopperTable>(reinterpret_cast<cudaStream_t>(compute), sms);
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -1,6 +1,5 @@
-// Kernels made for Hopper, sm_90a (--kernels hopper). NAME_sm90.cu, beside NAME.cu, has those of
-// NAME's operations. All other operations, and sizes and dtypes that they don't take, run as by
-// CudaKernels.
+// Kernels made for Hopper, sm_90a (--kernels hopper), in files NAME_sm90.cu beside NAME.cu. All
+// other operations, and sizes and dtypes that they don't take, run as by CudaKernels.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 
@@ -14,7 +13,8 @@ struct OperationList {
 
 // The operations that have such kernels. To add one, name it here and define its takes(),
 // workspace() and run() in NAME_sm90.cu.
-using HopperOps = OperationList<>;
+using HopperOps = OperationList<LinearForward, LinearBackwardInput, LinearBackwardWeight,
+                                LinearGeluForward, GeluLinearBackwardInput>;
 
 class HopperKernels {
  public:

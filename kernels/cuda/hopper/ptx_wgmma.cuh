@@ -158,7 +158,8 @@ void wait_group(unsigned pending, ::simt::Site site, Arrays&... accumulators) {
 
 }  // namespace twin
 
-// One to four arrays: no default argument follows a pack.
+// None to four arrays: no default argument follows a pack.
+inline void wgmma_fence(::simt::Site site = ::simt::Site::current()) { twin::fence(site); }
 template <class A>
 void wgmma_fence(A& a, ::simt::Site site = ::simt::Site::current()) {
   twin::fence(site, a);

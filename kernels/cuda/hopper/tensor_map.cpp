@@ -27,15 +27,18 @@ CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {
 
 bool has_tma() { return attribute(cudaDevAttrComputeCapabilityMajor) >= 9; }
 
-// A call of the driver, whose library is not linked.
+// A call of the driver, whose library is not linked; null: it lacks the call.
 template <class Call>
-Call* entry_point(const char* name) {
+Call* find_call(const char* name) {
   void* call = nullptr;
   cudaDriverEntryPointQueryResult result{};
   check(cudaGetDriverEntryPointByVersion(name, &call, 12000, cudaEnableDefault, &result), name);
-  if (result != cudaDriverEntryPointSuccess || !call)
-    throw std::runtime_error(std::string("the driver lacks ") + name + ": update it");
-  return reinterpret_cast<Call*>(call);
+  return result == cudaDriverEntryPointSuccess ? reinterpret_cast<Call*>(call) : nullptr;
+}
+template <class Call>
+Call* entry_point(const char* name) {
+  if (Call* const call = find_call<Call>(name)) return call;
+  throw std::runtime_error(std::string("the driver lacks ") + name + ": update it");
 }
 
 // Limits of both kinds of tensors.
@@ -112,6 +115,10 @@ const char* str(NoMap why) {
       return "the corners of the pixels' box";
   }
   return "?";
+}
+
+bool driver_makes_maps() {
+  return find_call<decltype(cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled") != nullptr;
 }
 
 MadeMap make_map(const TiledTensor& t) {

@@ -62,7 +62,8 @@ struct MadeMap {
   NoMap why = NoMap::fits;
   CUtensorMap map{};  // if it fits
 };
-// Throw std::runtime_error only if the driver refuses what fits.
+bool driver_makes_maps();  // it has the calls
+// Throw std::runtime_error only if the driver refuses what fits, or lacks the call.
 MadeMap make_map(const TiledTensor&);
 MadeMap make_map(const Im2colTensor&);
 

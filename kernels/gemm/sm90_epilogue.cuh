@@ -1,0 +1,300 @@
+// Ends for a tile's sums in Hopper's matrix product (sm90_product.cuh). An epilogue has
+//   Shared<tile_m>      a consumer's own part of shared memory; prepare() makes it ready
+//   store()             by the threads of a consumer, with an item's sums
+//   finish()            by the same, before they return
+//   sums_of_a           whether it may need Sums::a: then wants_sums_of_a() says it of an item
+//   widest              the most columns of a tile for which registers suffice
+#pragma once
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/plain.cuh"
+#include "kernels/gemm/gelu.cuh"
+#include "kernels/gemm/sm90_product.cuh"
+
+namespace bv::BAREVISION_GPU::sm90 {
+
+// ---- Pieces -----------------------------------------------------------------------------------
+// 16-bit tiles leave through shared memory, 64 columns at a time: TMA stores whole rows of 128
+// bytes while the next piece is written.
+constexpr int piece_columns = 64;
+
+template <int tile_m>
+struct Piece {
+  alignas(1024) uint4 at[tile_m * 8];  // [tile_m, 64], swizzled: one of two
+};
+
+// Calls f(m, j, place) for each 16 x 16 sums of a warp in the piece: those of rows m * 64 and on,
+// and of its columns 8 j ... 8 j + 15. `place` is the thread's row of 16 bytes for stmatrix and
+// ldmatrix, whose four registers are pairs of Sums::of[m] from [4 (8 piece + j)] on, in order.
+template <int blocks, int tile_m, class F>
+__device__ void for_each_square(Piece<tile_m>& piece, F f) {
+  const int lane = threadIdx.x % warp_size;
+  const int row = threadIdx.x % warpgroup / warp_size * 16 + lane % 16, chunk = lane / 16;
+#pragma unroll
+  for (int j = 0; j < 8; j += 2)
+#pragma unroll
+    for (int m = 0; m < blocks; ++m)
+      f(m, j, piece.at + (m * 64 + row) * 8 + ((j + chunk) ^ row % 8));
+}
+
+__device__ inline void wait_for_consumer(int consumer) { bar_sync(1 + consumer, warpgroup); }
+__device__ inline bool first_of_consumer() { return threadIdx.x % warpgroup == 0; }
+
+// The consumer's threads have written pieces; its first may have TMA store them.
+__device__ inline void end_of_pieces(int consumer) {
+  fence_proxy_async();
+  wait_for_consumer(consumer);
+}
+template <int tile_m>
+__device__ void leave(const CUtensorMap& map, Piece<tile_m>& piece, int row, int column) {
+  if (!first_of_consumer()) return;
+  cp_async_bulk_tensor_store(map, piece.at, {column, row});
+  cp_async_bulk_commit_group();
+}
+
+// A register's two Ts.
+template <class T>
+__device__ Elements<float, 2> floats_of(uint32_t pair) {
+  Elements<T, 2> x;
+  std::memcpy(&x, &pair, sizeof x);
+  return {to_float(x.at[0]), to_float(x.at[1])};
+}
+
+// A layer's bias [N], or null; N is even.
+template <class T>
+struct Bias {
+  const T* bias;
+  int N;
+
+  // A thread's columns of a piece.
+  struct Piece {
+    uint32_t pair[piece_columns / 8];
+    __device__ Elements<float, 2> at(int j) const { return floats_of<T>(pair[j]); }
+  };
+  __device__ Piece piece(int first) const {
+    Piece of{};
+    first += Sums<64, 64>::column();
+#pragma unroll
+    for (int j = 0; j < piece_columns / 8; ++j)
+      if (const int column = first + 8 * j; bias && column < N)
+        std::memcpy(&of.pair[j], bias + column, sizeof of.pair[j]);
+    return of;
+  }
+};
+
+// TMA reads shared memory until the block's end, else.
+__device__ inline void wait_for_stores() {
+  if (first_of_consumer()) cp_async_bulk_wait_group_read<0>();
+}
+
+// ---- out = sums + bias ------------------------------------------------------------------------
+template <class T>
+struct AddBias {
+  static constexpr bool sums_of_a = false;
+  static constexpr int widest = 192;
+  CUtensorMap out;  // [M, N] T in boxes of [tile_m, 64]
+  Bias<T> bias;
+
+  template <int tile_m>
+  struct Shared {
+    Piece<tile_m> piece[2];
+    __device__ void prepare() {}
+  };
+
+  template <int tile_m, int tile_n>
+  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>& s,
+                        int consumer, int turn) const {
+    constexpr int pieces = tile_n / piece_columns;
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      Piece<tile_m>& piece = s.piece[(turn * pieces + p) % 2];
+      const auto bias_of = bias.piece(t.n + p * piece_columns);
+      if (first_of_consumer())
+        cp_async_bulk_wait_group_read<1>();  // the piece before the last has left
+      wait_for_consumer(consumer);
+      for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* to) {
+        const float* const x = sums.of[m] + 4 * (8 * p + j);
+        uint32_t pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const auto b = bias_of.at(j + i / 2);
+          pairs[i] = cvt_rn_x2<T>(x[2 * i] + b.at[0], x[2 * i + 1] + b.at[1]);
+        }
+        stmatrix_x4(to, pairs);
+      });
+      end_of_pieces(consumer);
+      leave(out, piece, t.m, t.n + p * piece_columns);
+    }
+  }
+  __device__ void finish() const { wait_for_stores(); }
+};
+
+// ---- h = sums, out = gelu(sums + bias) --------------------------------------------------------
+template <class T>
+struct AddBiasGelu {
+  static constexpr bool sums_of_a = false;
+  static constexpr int widest = 192;
+  CUtensorMap out, h;  // [M, N] T in boxes of [tile_m, 64]
+  bool stores_h;
+  Bias<T> bias;
+
+  template <int tile_m>
+  struct Shared {
+    Piece<tile_m> out, h;
+    __device__ void prepare() {}
+  };
+
+  template <int tile_m, int tile_n>
+  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>& s,
+                        int consumer, int) const {
+#pragma unroll
+    for (int p = 0; p < tile_n / piece_columns; ++p) {
+      const int column = t.n + p * piece_columns;
+      const auto bias_of = bias.piece(column);
+      wait_for_stores();
+      wait_for_consumer(consumer);
+      for_each_square<Sums<tile_m, tile_n>::blocks>(s.out, [&](int m, int j, uint4* to) {
+        const float* const x = sums.of[m] + 4 * (8 * p + j);
+        uint32_t of_h[4], of_out[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const auto b = bias_of.at(j + i / 2);
+          of_h[i] = cvt_rn_x2<T>(x[2 * i], x[2 * i + 1]);
+          of_out[i] = cvt_rn_x2<T>(gelu(x[2 * i] + b.at[0]), gelu(x[2 * i + 1] + b.at[1]));
+        }
+        if (stores_h) stmatrix_x4(s.h.at + (to - s.out.at), of_h);
+        stmatrix_x4(to, of_out);
+      });
+      end_of_pieces(consumer);
+      if (stores_h) leave(h, s.h, t.m, column);
+      leave(out, s.out, t.m, column);
+    }
+  }
+  __device__ void finish() const { wait_for_stores(); }
+};
+
+// ---- out = sums gelu'(h + bias), and its column sums ------------------------------------------
+template <class T>
+struct TimesGeluSlope {
+  static constexpr bool sums_of_a = false;
+  static constexpr int widest = 128;
+  CUtensorMap out, h;  // [M, N] T in boxes of [tile_m, 64]
+  Bias<T> bias;
+  float* column_sums;  // [tiles_m, N], of out before it is rounded
+
+  template <int tile_m>
+  struct Shared {
+    Piece<tile_m> piece[2];  // h, then out in its place
+    float column_sums[warpgroup / warp_size][piece_columns];
+    uint64_t has_h[2];  // mbarriers
+    __device__ void prepare() {
+      for (uint64_t& b : has_h) mbarrier_init(&b, 1);
+    }
+  };
+
+  template <int tile_m, int tile_n>
+  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>& s,
+                        int consumer, int turn) const {
+    constexpr int pieces = tile_n / piece_columns;
+    const auto fetch = [&](int p) {  // once the piece before has left the place
+      const int place = (turn * pieces + p) % 2;
+      cp_async_bulk_wait_group_read<0>();
+      mbarrier_arrive_expect_tx(&s.has_h[place], sizeof(Piece<tile_m>));
+      cp_async_bulk_tensor(s.piece[place].at, h, &s.has_h[place], {t.n + p * piece_columns, t.m});
+    };
+    if (first_of_consumer()) fetch(0);
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      const int number = turn * pieces + p, column = t.n + p * piece_columns;
+      Piece<tile_m>& piece = s.piece[number % 2];
+      const auto bias_of = bias.piece(column);
+      if (p + 1 < pieces && first_of_consumer()) fetch(p + 1);
+      mbarrier_wait_parity(&s.has_h[number % 2], number / 2 % 2);
+      float total[16] = {};  // of columns 8 j + column(), and the next
+      for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* at) {
+        const float* const x = sums.of[m] + 4 * (8 * p + j);
+        uint32_t pairs[4];
+        ldmatrix_x4(pairs, at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const auto b = bias_of.at(j + i / 2);
+          const auto of_h = floats_of<T>(pairs[i]);
+          const float first = x[2 * i] * gelu_slope(of_h.at[0] + b.at[0]);
+          const float second = x[2 * i + 1] * gelu_slope(of_h.at[1] + b.at[1]);
+          total[2 * (j + i / 2)] += first, total[2 * (j + i / 2) + 1] += second;
+          pairs[i] = cvt_rn_x2<T>(first, second);
+        }
+        stmatrix_x4(at, pairs);
+      });
+      add_columns(total, s, column, t.m / tile_m, consumer);
+      end_of_pieces(consumer);
+      leave(out, piece, t.m, column);
+    }
+  }
+  __device__ void finish() const { wait_for_stores(); }
+
+ private:
+  // Over the rows of the tile.
+  template <int tile_m>
+  __device__ void add_columns(float (&total)[16], Shared<tile_m>& s, int column, int tile,
+                              int consumer) const {
+    using Rows = RowSums<4, 16>;
+    static_assert(Rows::count == 2, "a pair of columns in each lane");
+    const int pair = Rows::add(total) / 2;
+    bv::BAREVISION_GPU::store(
+        s.column_sums[threadIdx.x % warpgroup / warp_size] + pair * 8 + threadIdx.x % 4 * 2,
+        Elements<float, 2>{total[0], total[1]});
+    wait_for_consumer(consumer);
+    const int c = threadIdx.x % warpgroup;
+    if (c >= piece_columns || column + c >= bias.N) return;
+    float sum = 0;
+#pragma unroll
+    for (const auto& warp : s.column_sums) sum += warp[c];
+    column_sums[int64_t{tile} * bias.N + column + c] = sum;
+  }
+};
+
+// ---- out (+)= sums in fp32 --------------------------------------------------------------------
+struct ToFp32 {
+  static constexpr bool sums_of_a = true;
+  float* out;       // [parts, M, N]
+  float* sum_of_a;  // [parts, M] (+)= the sums over a's rows; or null
+  int64_t part;     // floats from one part to the next, of both
+  int M, N;
+  bool accumulate;
+
+  template <int tile_m>
+  struct Shared {
+    __device__ void prepare() {}
+  };
+
+  __device__ bool wants_sums_of_a(const Item& t) const { return sum_of_a && t.n == 0; }
+
+  template <int tile_m, int tile_n>
+  __device__ void store(Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>&, int,
+                        int) const {
+    const int columns = N - t.n - sums.column();
+#pragma unroll
+    for (int i = 0; i < 2 * sums.blocks; ++i) {
+      const int m = t.m + i / 2 * wgmma_m + i % 2 * 8 + sums.row();
+      if (m >= M) continue;
+      if (wants_sums_of_a(t) && sums.column() == 0)
+        set_or_add(sum_of_a[t.part * part + m], sums.a[i / 2][i % 2 * 2], accumulate);
+      float* const x = sums.of[i / 2] + i % 2 * 2;  // [4 j], of columns 8 j and the next
+      float* const row = out + t.part * part + int64_t{m} * N + t.n + sums.column();
+      if (accumulate)  // a row's loads first: none has to wait for a store
+#pragma unroll
+        for (int j = 0; j < tile_n / 8; ++j)
+          if (8 * j < columns) {
+            const auto before = load<2>(row + 8 * j);
+            x[4 * j] += before.at[0], x[4 * j + 1] += before.at[1];
+          }
+#pragma unroll
+      for (int j = 0; j < tile_n / 8; ++j)
+        if (8 * j < columns)
+          bv::BAREVISION_GPU::store(row + 8 * j, Elements<float, 2>{x[4 * j], x[4 * j + 1]});
+    }
+  }
+  __device__ void finish() const {}
+};
+
+}  // namespace bv::BAREVISION_GPU::sm90

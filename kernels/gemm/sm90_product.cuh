@@ -1,0 +1,257 @@
+// The matrix product of Hopper's kernels (sm_90a), of 16-bit factors with fp32 sums, by TMA,
+// mbarriers and wgmma:
+//   sums[m, n] = sum over k of a(m, k) b(n, k)
+//
+// Work:   items: tiles of tile_m x tile_n sums, times parts of k where tiles are few. There is a
+//         block on each SM; it takes every gridDim.x-th item. Items that run at the same time share
+//         their rows of a, or, in parts, their part of k, by L2; the whole of b, a layer's weights,
+//         fits into it.
+// Block:  three warpgroups. One thread of the first, the producer, has TMA copy 64 of k of both
+//         operands into each of a ring of stages. The other two, the consumers, take the items in
+//         turn (CUTLASS's ping-pong): one stores its sums while the other multiplies. ViT-Tiny's
+//         products have 192 of k, three stages: without that, storing would take half of the time.
+// Stage:  two mbarriers: `full` ends a phase when the bytes have landed; `empty` when the four
+//         warps that multiplied them are done. As many stages as fit, at most 8.
+// Memory: tiles in rows of 128 bytes, which TMA swizzles as wgmma reads them. A matrix that is
+//         contiguous along k is copied as [tile rows, 64 of k]; one that is contiguous along its
+//         rows as blocks of [64 of k, 64 rows], which wgmma transposes.
+// Parameters: `A` and `B` copy a stage's tile; `Epilogue` says what happens to an item's sums.
+//
+// Limited by arithmetic and by L2 if k is long; at ViT-Tiny's 192 by memory. 2 M N K flops; from
+// memory each operand is read about once, 2 (M K + N K + M N) bytes, from L2 by each of its tiles.
+#pragma once
+#include <algorithm>
+
+#include "kernels/cuda/hopper/ptx_tma.cuh"
+#include "kernels/cuda/hopper/ptx_wgmma.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/pack.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace bv::BAREVISION_GPU::sm90 {
+
+constexpr int warpgroup = 128, consumers = 2, threads = (1 + consumers) * warpgroup;
+constexpr int wgmma_m = 64, wgmma_k = 16;    // of one instruction
+constexpr int depth = 64;                    // of k in a stage: rows of 128 bytes
+constexpr int block_bytes = 64 * depth * 2;  // of 64 rows
+constexpr int shared_bytes = 227 * 1024;     // of a block on sm_90
+// 64K registers are 168 a thread at launch; the producer gives most of its own to the consumers.
+constexpr int producer_registers = 24, consumer_registers = 240;
+
+// ---- Operands ---------------------------------------------------------------------------------
+// A matrix [rows, K]; its map's boxes are [tile, 64].
+struct AlongK {
+  static constexpr Major major = Major::k;
+
+  template <int tile>
+  __device__ static void copy(char* to, const CUtensorMap& map, int row, int k, uint64_t* full) {
+    cp_async_bulk_tensor(to, map, full, {k, row});
+  }
+  // The part-th 16 of k.
+  __device__ static uint64_t descriptor(const char* tile, int part) {
+    return wgmma_descriptor(tile + part * wgmma_k * 2, Swizzle::b128, 8 * 128);
+  }
+};
+// A matrix [K, rows]; its map's boxes are [64, 64].
+struct AlongRows {
+  static constexpr Major major = Major::mn;
+
+  template <int tile>
+  __device__ static void copy(char* to, const CUtensorMap& map, int row, int k, uint64_t* full) {
+    static_assert(tile % 64 == 0);
+#pragma unroll
+    for (int i = 0; i < tile / 64; ++i)
+      cp_async_bulk_tensor(to + i * block_bytes, map, full, {row + i * 64, k});
+  }
+  __device__ static uint64_t descriptor(const char* tile, int part) {
+    return wgmma_descriptor(tile + part * wgmma_k * 128, Swizzle::b128, 8 * 128, block_bytes);
+  }
+};
+
+// ---- Work -------------------------------------------------------------------------------------
+// How sums are divided among items; made by the host.
+struct Division {
+  int tiles_m, tiles_n;
+  int steps;              // of k: ceil(k / 64)
+  int parts, part_steps;  // k's parts, and their steps; the last may have fewer
+
+  __host__ __device__ int items() const { return tiles_m * tiles_n * parts; }
+};
+struct Item {
+  int m, n;         // the tile's first sum
+  int part;         // of k
+  int first, last;  // its steps: [first, last)
+};
+
+// ---- Sums -------------------------------------------------------------------------------------
+// A consumer's sums as wgmma leaves them. of[i] are those of 64 rows; a thread holds of columns
+// 8 j ... 8 j + 7, from [4 j] on: (row, column), (row, column + 1), and the same of row + 8.
+template <int tile_m, int tile_n>
+struct Sums {
+  static constexpr int blocks = tile_m / wgmma_m;
+  float of[blocks][tile_n / 2];
+  float a[blocks][4];  // the sums over a's rows, in each column, if the epilogue asks for them
+
+  __device__ static int row() { return threadIdx.x % warpgroup / 32 * 16 + threadIdx.x % 32 / 4; }
+  __device__ static int column() { return threadIdx.x % 4 * 2; }
+};
+
+// ---- The kernel -------------------------------------------------------------------------------
+template <class T, class A, class B, class Epilogue, int tile_m, int tile_n>
+struct Product {
+  static_assert(tile_n % 64 == 0, "boxes of 64");
+  struct Arguments {
+    CUtensorMap a, b;
+    Division division;
+    Epilogue epilogue;
+  };
+  struct Stage {
+    alignas(1024) char a[tile_m * depth * 2];
+    alignas(1024) char b[tile_n * depth * 2];
+  };
+  struct Beside {  // the stages
+    typename Epilogue::template Shared<tile_m> epilogue[consumers];
+    alignas(1024) char ones[Epilogue::sums_of_a ? 8 * depth * sizeof(T) : 16];  // as rows of b
+    uint64_t turn[consumers];  // mbarriers: each ends a phase when this consumer may multiply
+  };
+  static constexpr int stages =
+      std::min<int>(8, (shared_bytes - sizeof(Beside)) / (sizeof(Stage) + 2 * sizeof(uint64_t)));
+  struct Shared : Beside {
+    Stage stage[stages];
+    uint64_t full[stages], empty[stages];  // mbarriers
+  };
+  static_assert(sizeof(Shared) <= shared_bytes);
+
+  // The place of the block's step-th stage: its barriers have ended step / stages phases before.
+  struct Place {
+    int stage;
+    uint32_t parity;
+    __device__ explicit Place(int step) : stage(step % stages), parity(step / stages % 2) {}
+  };
+
+  __device__ static Item item(const Division& d, int i) {
+    const int tile = i / d.parts, part = i % d.parts, first = part * d.part_steps;
+    return {.m = tile / d.tiles_n * tile_m,
+            .n = tile % d.tiles_n * tile_n,
+            .part = part,
+            .first = first,
+            .last = min(first + d.part_steps, d.steps)};
+  }
+
+  __device__ static void run(const Arguments& arguments) {
+    auto& s = shared<Shared>();
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < stages; ++i) {
+        mbarrier_init(&s.full[i], 1);
+        mbarrier_init(&s.empty[i], warpgroup / warp_size);
+      }
+      for (int i = 0; i < consumers; ++i) {
+        mbarrier_init(&s.turn[i], warpgroup / warp_size);
+        s.epilogue[i].prepare();
+      }
+      fence_mbarrier_init();
+    }
+    if constexpr (Epilogue::sums_of_a) {
+      for (int i = threadIdx.x; i < 8 * depth; i += threads)
+        reinterpret_cast<T*>(s.ones)[i] = from_float<T>(1);
+      fence_proxy_async();
+    }
+    __syncthreads();
+    if (threadIdx.x < warpgroup) {
+      setmaxnreg_dec<producer_registers>();
+      if (threadIdx.x == 0) produce(arguments, s);
+    } else {
+      setmaxnreg_inc<consumer_registers>();
+      consume(arguments, s);
+    }
+  }
+
+ private:
+  __device__ static void produce(const Arguments& arguments, Shared& s) {
+    int step = 0;
+    for (int i = blockIdx.x; i < arguments.division.items(); i += gridDim.x) {
+      const Item t = item(arguments.division, i);
+      for (int k = t.first; k < t.last; ++k, ++step) {
+        const Place at(step);
+        Stage& stage = s.stage[at.stage];
+        uint64_t* const full = &s.full[at.stage];
+        mbarrier_wait_parity(&s.empty[at.stage], at.parity ^ 1);  // passes in the first round
+        mbarrier_arrive_expect_tx(full, sizeof(Stage));
+        A::template copy<tile_m>(stage.a, arguments.a, t.m, k * depth, full);
+        B::template copy<tile_n>(stage.b, arguments.b, t.n, k * depth, full);
+      }
+    }
+  }
+
+  __device__ static void consume(const Arguments& arguments, Shared& s) {
+    const int consumer = static_cast<int>(threadIdx.x) / warpgroup - 1;
+    int step = 0;
+    for (int i = blockIdx.x, n = 0; i < arguments.division.items(); i += gridDim.x, ++n) {
+      const Item t = item(arguments.division, i);
+      const int steps = t.last - t.first;
+      if (n % consumers == consumer) {
+        Sums<tile_m, tile_n> sums;
+        // The first consumer's first turn has come already.
+        mbarrier_wait_parity(&s.turn[consumer], (n / consumers + 1 + consumer) % 2);
+        bool of_a = false;
+        if constexpr (Epilogue::sums_of_a) of_a = arguments.epilogue.wants_sums_of_a(t);
+        if (of_a)
+          multiply<Epilogue::sums_of_a>(sums, s, step, t);
+        else
+          multiply<false>(sums, s, step, t);
+        if (threadIdx.x % warp_size == 0) mbarrier_arrive(&s.turn[1 - consumer]);
+        if (Epilogue::sums_of_a)
+          wgmma_wait_group<0>(sums.of, sums.a);
+        else
+          wgmma_wait_group<0>(sums.of);
+        release(s, step + steps - 1);
+        arguments.epilogue.store(sums, t, s.epilogue[consumer], consumer, n / consumers);
+      }
+      step += steps;
+    }
+    arguments.epilogue.finish();
+  }
+
+  // Starts the products of all stages of an item; the last stage's are in flight at its end.
+  template <bool sums_of_a>
+  __device__ static void multiply(Sums<tile_m, tile_n>& sums, Shared& s, int step, const Item& t) {
+    if constexpr (sums_of_a)
+      wgmma_fence(sums.of, sums.a);
+    else
+      wgmma_fence(sums.of);
+    for (int k = t.first; k < t.last; ++k, ++step) {
+      const Place at(step);
+      const Stage& stage = s.stage[at.stage];
+      mbarrier_wait_parity(&s.full[at.stage], at.parity);
+      wgmma_fence();  // else ptxas puts one where it makes wgmmas wait for each other (C7520)
+#pragma unroll
+      for (int part = 0; part < depth / wgmma_k; ++part)
+#pragma unroll
+        for (int m = 0; m < sums.blocks; ++m) {
+          const uint64_t a = A::descriptor(stage.a + m * block_bytes, part);
+          const bool adds = k > t.first || part > 0;
+          wgmma_mma_async<T, A::major, B::major>(sums.of[m], a, B::descriptor(stage.b, part), adds);
+          if constexpr (sums_of_a)
+            wgmma_mma_async<T, A::major, Major::k>(sums.a[m], a, AlongK::descriptor(s.ones, 0),
+                                                   adds);
+        }
+      wgmma_commit_group();
+      if (k == t.first) continue;
+      wgmma_wait_group<1>();
+      release(s, step - 1);
+    }
+  }
+
+  // This warp no longer reads the stage.
+  __device__ static void release(Shared& s, int step) {
+    if (threadIdx.x % warp_size == 0) mbarrier_arrive(&s.empty[Place(step).stage]);
+  }
+};
+
+template <class Product>
+__global__ void __launch_bounds__(threads, 1)
+    sm90_product(const __grid_constant__ typename Product::Arguments arguments) {
+  Product::run(arguments);
+}
+
+}  // namespace bv::BAREVISION_GPU::sm90

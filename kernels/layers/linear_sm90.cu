@@ -1,0 +1,272 @@
+// linear (linear.cu) on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, with N
+// and K multiples of 8, since TMA's rows begin at multiples of 16 bytes:
+//   forward  out[M,N]  = inp[M,K]  weight[N,K]^T + bias    both contiguous along the summed K
+//   input    dinp[M,K] = dout[M,N] weight[N,K]             the weight is contiguous along its rows
+//   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K]        both are contiguous along their rows
+//            dbias[N] (+)= sums over dout's columns, from a product by ones of the same tile
+// With GELU (kernels.h): forward's epilogue computes it from the unrounded sums; backward's reads
+// h, multiplies by the slope, and adds up the columns of each tile.
+// out and dinp =; dweight and dbias = or += by accumulate. Each sum is rounded to 16 bits once.
+#include <algorithm>
+#include <stdexcept>
+
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/hopper/hopper_kernels.h"
+#include "kernels/cuda/hopper/tensor_map.h"
+#include "kernels/gemm/sm90_epilogue.cuh"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+using namespace sm90;
+
+// Sizes that TMA can copy. Tensors begin at multiples of 16 bytes, as all tables ask.
+bool fits(DType dtype, const LinearShape& s) {
+  return dtype != DType::fp32 && s.N % 8 == 0 && s.K % 8 == 0;
+}
+
+// A row-major matrix [rows, columns] in boxes of [box_rows, 64].
+CUtensorMap matrix_map(DType dtype, const void* matrix, int rows, int columns, unsigned box_rows) {
+  const MadeMap made =
+      make_map(TiledTensor{.address = matrix,
+                           .type = dtype == DType::fp16 ? ElementType::f16 : ElementType::bf16,
+                           .rank = 2,
+                           .size = {unsigned(columns), unsigned(rows)},
+                           .stride = {size_of(dtype) * columns},
+                           .box = {depth, box_rows},
+                           .swizzle = Swizzle::b128});
+  if (made.why != NoMap::fits)
+    throw std::logic_error(std::string("linear, a matrix for TMA: ") + str(made.why));
+  return made.map;
+}
+
+// ---- Tiles ------------------------------------------------------------------------------------
+constexpr int tile_rows = 128;  // of activations
+
+template <class T, class B, class Epilogue, int tile_n>
+using Activation = Product<T, AlongK, B, Epilogue, tile_rows, tile_n>;
+template <class T, int tile_m, int tile_n>
+using Gradient = Product<T, AlongRows, AlongRows, ToFp32, tile_m, tile_n>;
+
+// The size of tiles of out [M, N] with the least work of the busiest block; the first of equals.
+struct Tile {
+  int m, n;
+};
+Tile best_tile(std::initializer_list<Tile> tiles, int M, int N, int sms) {
+  // A step's clocks: 4096 flops and 32 bytes from L2 in each (bench/roofline), the slower of both.
+  const auto step = [](const Tile& t) { return std::max(t.m * t.n / 32, 4 * (t.m + t.n)); };
+  const auto work = [&](const Tile& t) {
+    return double(ceil_div(ceil_div(M, t.m) * ceil_div(N, t.n), sms)) * step(t);
+  };
+  return *std::ranges::min_element(tiles, {}, work);
+}
+
+Division divide(const Tile& tile, int M, int N, int K, int parts = 1) {
+  const int steps = ceil_div(K, depth), part_steps = ceil_div(steps, parts);
+  return {.tiles_m = ceil_div(M, tile.m),
+          .tiles_n = ceil_div(N, tile.n),
+          .steps = steps,
+          .parts = ceil_div(steps, part_steps),
+          .part_steps = part_steps};
+}
+
+template <class Product>
+void launch_product(const typename Product::Arguments& arguments, const DeviceProps& props,
+                    cudaStream_t stream) {
+  launch<sm90_product<Product>>(std::min(arguments.division.items(), props.sms), threads,
+                                sizeof(typename Product::Shared), stream, arguments);
+}
+
+// ---- forward, input's gradient ----------------------------------------------------------------
+// a [M, K] b, with b of [N, K] or, if B is AlongRows, [K, N].
+struct Factors {
+  const void *a, *b;
+  int M, N, K;
+  DType dtype;
+};
+CUtensorMap activation_map(const Factors& f, const void* of) {  // [M, N]
+  return matrix_map(f.dtype, of, f.M, f.N, tile_rows);
+}
+
+template <class T, class B, class Epilogue>
+void run_activation(const Factors& f, const Epilogue& epilogue, const DeviceProps& props,
+                    cudaStream_t stream) {
+  constexpr int widest = Epilogue::widest;
+  const Tile tile =
+      widest > 128
+          ? best_tile({{tile_rows, widest}, {tile_rows, 128}, {tile_rows, 64}}, f.M, f.N, props.sms)
+          : best_tile({{tile_rows, widest}, {tile_rows, 64}}, f.M, f.N, props.sms);
+  const auto with = [&]<int tile_n>() {
+    launch_product<Activation<T, B, Epilogue, tile_n>>(
+        {.a = matrix_map(f.dtype, f.a, f.M, f.K, tile_rows),
+         .b = B::major == Major::k ? matrix_map(f.dtype, f.b, f.N, f.K, tile_n)
+                                   : matrix_map(f.dtype, f.b, f.K, f.N, 64),
+         .division = divide(tile, f.M, f.N, f.K),
+         .epilogue = epilogue},
+        props, stream);
+  };
+  if (tile.n == widest) return with.template operator()<widest>();
+  if constexpr (widest > 128)
+    if (tile.n == 128) return with.template operator()<128>();
+  with.template operator()<64>();
+}
+
+template <class T>
+Bias<T> bias_of(const void* bias, int N) {
+  return {static_cast<const T*>(bias), N};
+}
+
+// ---- weight's gradient ------------------------------------------------------------------------
+struct WeightDivision {
+  Tile tile;
+  Division division;
+};
+// The parts with the least steps of the busiest block, each of 16 or more, since adding up shorter
+// ones costs more; storing an item's sums takes as long as three.
+WeightDivision weight_division(const LinearShape& s, const DeviceProps& props) {
+  const Tile tile = best_tile({{128, 192}, {128, 128}, {64, 64}}, s.N, s.K, 1);
+  const auto work = [&](int parts) {
+    const Division d = divide(tile, s.N, s.K, s.M, parts);
+    return ceil_div(d.items(), props.sms) * (d.part_steps + 3);
+  };
+  int best = 1;
+  for (int parts = 2; parts <= ceil_div(s.M, depth) / 16; ++parts)
+    if (work(parts) < work(best)) best = parts;
+  return {tile, divide(tile, s.N, s.K, s.M, best)};
+}
+
+}  // namespace
+
+template <>
+bool HopperKernels::takes(const LinearForward& op) const {
+  return fits(op.dtype, op.shape);
+}
+template <>
+size_t HopperKernels::workspace(const LinearForward&) {
+  return 0;
+}
+template <>
+void HopperKernels::run(const LinearForward& op, cudaStream_t stream) {
+  const auto [M, N, K] = op.shape;
+  const Factors f{op.inp, op.weight, M, N, K, op.dtype};
+  by_16_bits(op.dtype, [&]<class T>() {
+    run_activation<T, AlongK>(
+        f, AddBias<T>{.out = activation_map(f, op.out), .bias = bias_of<T>(op.bias, N)}, props_,
+        stream);
+  });
+}
+
+template <>
+bool HopperKernels::takes(const LinearBackwardInput& op) const {
+  return fits(op.dtype, op.shape);
+}
+template <>
+size_t HopperKernels::workspace(const LinearBackwardInput&) {
+  return 0;
+}
+template <>
+void HopperKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
+  const auto [M, N, K] = op.shape;
+  const Factors f{op.dout, op.weight, M, K, N, op.dtype};
+  by_16_bits(op.dtype, [&]<class T>() {
+    run_activation<T, AlongRows>(f, AddBias<T>{.out = activation_map(f, op.dinp)}, props_, stream);
+  });
+}
+
+template <>
+bool HopperKernels::takes(const LinearBackwardWeight& op) const {
+  return fits(op.dtype, op.shape);
+}
+template <>
+size_t HopperKernels::workspace(const LinearBackwardWeight& op) {
+  const int parts = weight_division(op.shape, props_).division.parts;
+  return parts == 1 ? 0 : sizeof(float) * parts * (size_t(op.shape.N) * op.shape.K + op.shape.N);
+}
+template <>
+void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
+  const auto [M, N, K] = op.shape;
+  const auto [tile, division] = weight_division(op.shape, props_);
+  const bool direct = division.parts == 1;
+  auto* const partial = static_cast<float*>(op.workspace);
+  const int64_t weights = int64_t{N} * K,
+                biases = op.dbias ? N : 0;  // of a part: one after the other
+  by_16_bits(op.dtype, [&]<class T>() {
+    const auto with = [&]<int tile_m, int tile_n>() {
+      launch_product<Gradient<T, tile_m, tile_n>>(
+          {.a = matrix_map(op.dtype, op.dout, M, N, 64),
+           .b = matrix_map(op.dtype, op.inp, M, K, 64),
+           .division = division,
+           .epilogue = {.out = direct ? op.dweight : partial,
+                        .sum_of_a = direct || !op.dbias ? op.dbias : partial + weights,
+                        .part = weights + biases,
+                        .M = N,
+                        .N = K,
+                        .accumulate = direct && op.accumulate}},
+          props_, stream);
+    };
+    if (tile.n == 128) return with.template operator()<128, 128>();
+    if (tile.n == 192) return with.template operator()<128, 192>();
+    with.template operator()<64, 64>();
+  });
+  if (!direct)
+    finish_column_sums({.out = op.dweight,
+                        .out2 = op.dbias,
+                        .partial = partial,
+                        .blocks = division.parts,
+                        .C = weights,
+                        .C2 = biases,
+                        .accumulate = op.accumulate},
+                       stream);
+}
+
+template <>
+bool HopperKernels::takes(const LinearGeluForward& op) const {
+  return fits(op.dtype, op.shape);
+}
+template <>
+size_t HopperKernels::workspace(const LinearGeluForward&) {
+  return 0;
+}
+template <>
+void HopperKernels::run(const LinearGeluForward& op, cudaStream_t stream) {
+  const auto [M, N, K] = op.shape;
+  const Factors f{op.inp, op.weight, M, N, K, op.dtype};
+  by_16_bits(op.dtype, [&]<class T>() {
+    run_activation<T, AlongK>(f,
+                              AddBiasGelu<T>{.out = activation_map(f, op.out),
+                                             .h = activation_map(f, op.h ? op.h : op.out),
+                                             .stores_h = op.h != nullptr,
+                                             .bias = bias_of<T>(op.bias, N)},
+                              props_, stream);
+  });
+}
+
+template <>
+bool HopperKernels::takes(const GeluLinearBackwardInput& op) const {
+  return fits(op.dtype, op.shape);
+}
+template <>
+size_t HopperKernels::workspace(const GeluLinearBackwardInput& op) {
+  return sizeof(float) * ceil_div(op.shape.M, tile_rows) * op.shape.K;
+}
+template <>
+void HopperKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) {
+  const auto [M, N, K] = op.shape;
+  const Factors f{op.dout, op.weight, M, K, N, op.dtype};
+  auto* const partial = static_cast<float*>(op.workspace);
+  by_16_bits(op.dtype, [&]<class T>() {
+    run_activation<T, AlongRows>(f,
+                                 TimesGeluSlope<T>{.out = activation_map(f, op.dinp),
+                                                   .h = activation_map(f, op.inp),
+                                                   .bias = bias_of<T>(op.bias, K),
+                                                   .column_sums = partial},
+                                 props_, stream);
+  });
+  finish_column_sums({.out = op.dbias,
+                      .partial = partial,
+                      .blocks = ceil_div(M, tile_rows),
+                      .C = K,
+                      .accumulate = op.accumulate},
+                     stream);
+}
+
+}  // namespace bv::BAREVISION_GPU
