@@ -39,19 +39,18 @@ struct Chosen {
 const std::string compiler =
     "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
 
-// Images per multiprocessor as on a large GPU: 512 and 256 images on 128. Bytes then grow linearly
-// with the multiprocessors, so two small steps predict the large one.
+// Images per multiprocessor as on a large GPU. Bytes then grow linearly with the multiprocessors,
+// so two small steps predict the large one: of 512, 256 and 64 images.
 struct Model {
   const char* name;
-  int images;      // per multiprocessor
-  bool is_scaled;  // extrapolated to `large` multiprocessors
+  int images;     // per multiprocessor
+  int large = 0;  // extrapolated to these multiprocessors; 0: not
 };
-constexpr Model models[] = {{"vit_tiny", 4, true},
-                            {"resnet50", 2, true},
-                            {"resnet34", 1, false},
-                            {"resnext50_32x4d", 1, false},
-                            {"vit_large", 1, false}};
-constexpr int large = 128;
+constexpr Model models[] = {{"vit_tiny", 4, 128},
+                            {"resnet50", 2, 128},
+                            {"resnet34", 1},
+                            {"resnext50_32x4d", 1},
+                            {"vit_large", 1, 64}};
 
 constexpr const char* legend =
     R"(# A kernel's line is of all its runs in the step, and counts warps. requests: to global memory;
@@ -75,7 +74,7 @@ Step step_of(const Model& model, KernelSet set, int multiprocessors) {
 // Each kernel's counts, extrapolated linearly from 1 and 2 multiprocessors, with its counted
 // launches. Leaves out kernels that are not used at all these sizes.
 std::map<std::string, simt::Counters> extended(const StepCounts& one, const StepCounts& two,
-                                               const StepCounts& launched) {
+                                               const StepCounts& launched, int large) {
   std::map<std::string, simt::Counters> kernels;
   const auto at_one = one.kernels(), at_two = two.kernels();
   for (const auto& [name, launches] : launched.kernels()) {
@@ -96,14 +95,15 @@ std::string scaled(const Model& model, KernelSet set, const StepCounts& one) {
   const StepCounts two = count_step(step_of(model, set, 2));
   const double slope = two.moved() - one.moved();
   const double three = count_step(step_of(model, set, 3)).moved();
-  const Step step = step_of(model, set, large);
+  const Step step = step_of(model, set, model.large);
   const StepCounts launched = count_launches(step);
   char line[300];
   std::snprintf(line, sizeof line,
                 "\nthe same: %s: %lu launches, %.2f GB; 3 multiprocessors %+.3f%% off the line\n\n",
-                title(step).c_str(), launched.launches(), (one.moved() + (large - 1) * slope) / 1e9,
+                title(step).c_str(), launched.launches(),
+                (one.moved() + (model.large - 1) * slope) / 1e9,
                 100 * (three / (one.moved() + 2 * slope) - 1));
-  return line + kernel_table(extended(one, two, launched));
+  return line + kernel_table(extended(one, two, launched, model.large));
 }
 
 std::string tables(const Model& model, KernelSet set, Reasons& reasons) {
@@ -112,7 +112,7 @@ std::string tables(const Model& model, KernelSet set, Reasons& reasons) {
   const StepCounts counts = count_step(step);
   std::string all = table(step, counts);
   all += "\n" + reasons.lines(counts);
-  if (model.is_scaled) all += scaled(model, set, counts);
+  if (model.large) all += scaled(model, set, counts);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   std::fprintf(stderr, "counted   %s (%.0f s)\n", title(step).c_str(), seconds.count());
   return all;
