@@ -81,7 +81,7 @@ struct Bias {
   }
 };
 
-// TMA reads shared memory until the block's end, else.
+// TMA has read all pieces: they may be written again, or the block may end.
 __device__ inline void wait_for_stores() {
   if (first_of_consumer()) cp_async_bulk_wait_group_read<0>();
 }

@@ -42,7 +42,7 @@ GeluOut linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, Weight
     rest(r);
   };
   g.add(
-      {.name = name, .type = "linear_gelu", .forward = forward, .backward = backward, .layers = 2});
+      {.name = name, .type = "linear gelu", .forward = forward, .backward = backward, .layers = 2});
   GeluOut made = out;
   made.node = static_cast<int>(g.nodes().size()) - 1;
   made.backward_rest = rest;

@@ -102,8 +102,9 @@ TEST_F(Roofline, WritesItsTablesIntoThePage) {
 }
 
 TEST_F(Roofline, ThePageIsOfTheTablesOfToday) {
-  for (const char* file : {"tests/counters/resnet50.txt", "tests/counters/vit_tiny.txt",
-                           "tests/kernels/resources.txt", "bench/ROOFLINE.md"})
+  for (const char* file :
+       {"tests/counters/resnet50.txt", "tests/counters/vit_tiny.txt",
+        "tests/counters/vit_large.txt", "tests/kernels/resources.txt", "bench/ROOFLINE.md"})
     write_text(folder_ / file, contents(file));
   std::filesystem::copy(
       "bench/results", folder_ / "bench/results",

@@ -1,6 +1,6 @@
 // GELU of inp + bias, and tanh, forward and backward.
-#include "tests/kernels/gelu_oracle.h"
 #include "tests/kernels/kernel_test.h"
+#include "tests/numerics/gelu.h"
 
 namespace bv::test {
 namespace {

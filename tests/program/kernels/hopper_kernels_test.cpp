@@ -34,6 +34,13 @@ TEST_F(HopperKernels, TrainResumeAndEvaluate) {
   ASSERT_EQ(got.size(), 2u);
   for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(got[i], want[i], .02) << "step " << i + 1;
 
+  as_sm_90(steps + "--steps 2 --kernels hopper --no-graph --out single");
+  const auto weights = [&](const std::string& run) {
+    return contents(in(run + "/last/weights.safetensors"));
+  };
+  EXPECT_TRUE(weights("single") == weights("run")) << "without graphs";
+  EXPECT_FALSE(weights("auto") == weights("run"));
+
   const Json config = parse_json_object(contents(in("run/config.json")), "config.json");
   EXPECT_EQ(config["kernels"], "hopper");
   EXPECT_TRUE(has(as_sm_90("--resume run --steps 3").output, line));

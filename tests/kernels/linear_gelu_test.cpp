@@ -1,6 +1,6 @@
 // A linear with the GELU after it, and the input gradient of one with the GELU before it.
-#include "tests/kernels/gelu_oracle.h"
 #include "tests/kernels/kernel_test.h"
+#include "tests/numerics/gelu.h"
 
 namespace bv::test {
 namespace {
