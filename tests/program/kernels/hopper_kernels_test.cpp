@@ -35,8 +35,8 @@ TEST_F(HopperKernels, TrainResumeAndEvaluate) {
   for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(got[i], want[i], .02) << "step " << i + 1;
 
   as_sm_90(steps + "--steps 2 --kernels hopper --no-graph --out single");
-  const auto weights = [&](const std::string& run) {
-    return contents(in(run + "/last/weights.safetensors"));
+  const auto weights = [&](const std::string& of) {
+    return contents(in(of + "/last/weights.safetensors"));
   };
   EXPECT_TRUE(weights("single") == weights("run")) << "without graphs";
   EXPECT_FALSE(weights("auto") == weights("run"));
