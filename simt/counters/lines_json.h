@@ -31,7 +31,8 @@ struct LaunchLines {
 std::vector<uint64_t> kept_blocks(uint64_t blocks);
 
 // {"kernels": [{"name", "grid", "block", "shared_bytes", "launches", "counters": {...},
-//   "arguments": [[begin, end, bytes of an element] ...], "kept": [block ...], "names": [[name, bytes, bytes of an element, [extent ...]] ...],
+//   "arguments": [[begin, end, bytes of an element] ...], "kept": [block ...],
+//   "names": [[name, bytes, bytes of an element, [extent ...]] ...],
 //   "lines": [[place, kind, width, site, executions, lanes, partial,
 //     requests, sectors, bytes, needed, used, shared requests, turns, conflicts,
 //     samples: [[block, warp, number, mask, space, name, addresses] ...]] ...],

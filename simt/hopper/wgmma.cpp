@@ -177,16 +177,16 @@ uint32_t Wgmmas::shared_address(const void* p, Site site) {
   hopper_.block.fail("takes the shared address of what is not in shared memory,", site);
 }
 
-const Wgmmas::Area& Wgmmas::area_of(const WgmmaOperand& operand, const char* which, Site site) {
+const Wgmmas::Area& Wgmmas::area_of(const WgmmaOperand& operand, const WgmmaOperand::Ranges& ranges,
+                                    const char* which, Site site) {
   const MatrixDescriptor& d = operand.descriptor;
   if (d.has_unknown_bits)
     hopper_.block.fail("executes wgmma with a descriptor of " + std::string(which) +
                            " that sets bits without a meaning,",
                        site);
-  const auto ranges = operand.ranges();
   for (const Area& area : areas_)
     if (d.start >= area.address && d.start < area.address + area.bytes) {
-      if (ranges.front().begin >= area.address && ranges.back().end <= area.address + area.bytes)
+      if (ranges.begin()->begin >= area.address && ranges.back().end <= area.address + area.bytes)
         return area;
       hopper_.block.fail("executes wgmma whose descriptor of " + std::string(which) + " ends " +
                              std::to_string(ranges.back().end - area.address - area.bytes) +
@@ -202,7 +202,8 @@ const Wgmmas::Area& Wgmmas::area_of(const WgmmaOperand& operand, const char* whi
 void Wgmmas::read_operands(Operation& op, bool is_first, Site site) {
   find_areas();
   const auto read = [&](const WgmmaOperand& operand, const char* which) {
-    const Area& area = area_of(operand, which, site);
+    const auto ranges = operand.ranges();
+    const Area& area = area_of(operand, ranges, which, site);
     if constexpr (counting)
       if (is_first) {
         SharedAccesses& reads = Recorder::here().counters.wgmma_reads;
@@ -211,7 +212,7 @@ void Wgmmas::read_operands(Operation& op, bool is_first, Site site) {
         reads.wavefronts += operand.size / 4 + conflicts;
         reads.conflicts += conflicts;
       }
-    for (const auto [begin, end] : operand.ranges()) {
+    for (const auto [begin, end] : ranges) {
       const Bytes bytes{area.data + (begin - area.address), end - begin};
       async_read(bytes, which, site);
       if (is_first) op.reads.push_back(hold_read(bytes, which, site));
@@ -228,7 +229,7 @@ void Wgmmas::compute(Operation& op, unsigned first, unsigned count) {
   const WgmmaCall& call = op.call;
   const unsigned n = call.shape.columns;
   const auto unpack = [&](const WgmmaOperand& operand, const char* which, float* to) {
-    const Area& area = area_of(operand, which, op.site);
+    const Area& area = area_of(operand, operand.ranges(), which, op.site);
     const auto pieces = operand.pieces();
     const unsigned char* at[pieces.size()];
     for (unsigned i = 0; i < 2 * operand.size; ++i) at[i] = area.data + (pieces[i] - area.address);

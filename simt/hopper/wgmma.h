@@ -100,7 +100,7 @@ class Wgmmas {
   Operation& agree(Warpgroup&, const WgmmaCall&, Site);
   void check_same(const std::array<WgmmaCall, 32>&, Site) const;
   void read_operands(Operation&, bool is_first, Site);
-  const Area& area_of(const WgmmaOperand&, const char* which, Site);
+  const Area& area_of(const WgmmaOperand&, const WgmmaOperand::Ranges&, const char* which, Site);
   void compute(Operation&, unsigned first_warp, unsigned warps);
   void finish(Warpgroup&, size_t end);
   void check_a(const Operation&, unsigned warp, Site) const;

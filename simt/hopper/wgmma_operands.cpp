@@ -72,7 +72,7 @@ std::array<uint32_t, 2 * wgmma_most_columns> WgmmaOperand::pieces() const {
   return at;
 }
 
-std::vector<WgmmaOperand::Range> WgmmaOperand::ranges() const {
+WgmmaOperand::Ranges WgmmaOperand::ranges() const {
   const MatrixDescriptor& d = descriptor;
   const uint32_t first = d.start / d.row_bytes * d.row_bytes, bytes = 8 * d.row_bytes;
   const bool plain = d.row_bytes == 16;
@@ -81,21 +81,21 @@ std::vector<WgmmaOperand::Range> WgmmaOperand::ranges() const {
   const unsigned along = (size / 8 + per_row - 1) / per_row, along_k = is_mn_major || plain ? 2 : 1;
   const uint32_t step = is_mn_major && !plain ? d.leading : d.stride,
                  k_step = is_mn_major && !plain ? d.stride : d.leading;
-  std::vector<Range> blocks;
+  Ranges r;
   for (unsigned i = 0; i < along; ++i)
     for (unsigned k = 0; k < along_k; ++k) {
       const uint32_t begin = first + i * step + k * k_step;
-      blocks.push_back({begin, begin + bytes});
+      r.at[r.count++] = {begin, begin + bytes};
     }
-  std::sort(blocks.begin(), blocks.end(), [](Range a, Range b) { return a.begin < b.begin; });
-  std::vector<Range> merged;
-  for (const Range b : blocks) {
-    if (merged.empty() || merged.back().end < b.begin)
-      merged.push_back(b);
+  std::sort(r.at.data(), r.at.data() + r.count, [](Range a, Range b) { return a.begin < b.begin; });
+  unsigned merged = 0;  // the last of those that stay
+  for (unsigned i = 1; i < r.count; ++i)
+    if (r.at[merged].end < r.at[i].begin)
+      r.at[++merged] = r.at[i];
     else
-      merged.back().end = std::max(merged.back().end, b.end);
-  }
-  return merged;
+      r.at[merged].end = std::max(r.at[merged].end, r.at[i].end);
+  r.count = merged + 1;
+  return r;
 }
 
 void unpack_operand(const WgmmaOperand& operand, const unsigned char* const* at, bool is_half,

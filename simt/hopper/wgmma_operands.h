@@ -5,7 +5,6 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "simt/hopper/box.h"
 
@@ -38,7 +37,14 @@ struct WgmmaOperand {
   struct Range {
     uint32_t begin, end;
   };
-  std::vector<Range> ranges() const;
+  struct Ranges {
+    std::array<Range, wgmma_most_columns / 4> at;
+    unsigned count = 0;
+    const Range* begin() const { return at.data(); }
+    const Range* end() const { return at.data() + count; }
+    const Range& back() const { return at[count - 1]; }
+  };
+  Ranges ranges() const;
 };
 
 // The pieces' elements as floats, out[K][stride], MN along the row. at[i] is where piece i stands.
