@@ -19,6 +19,8 @@ bool is_same(Site a, Site b) {
          !std::strcmp(a.file_name(), b.file_name());
 }
 
+struct Stopped {};  // thrown by leave()
+
 void land(const Copy& copy) {
   if (copy.from_bytes) std::memcpy(copy.to, copy.from, copy.from_bytes);
   std::memset(static_cast<char*>(copy.to) + copy.from_bytes, 0, copy.bytes - copy.from_bytes);
@@ -104,6 +106,20 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   open(all_);
 }
 
+// The running thread, from begin to end. False: it has ended the block, and holds nothing any more.
+inline bool Block::run_thread() {
+  try {
+    if (running_->id == break_in_) simt_break();
+    launch_->body();
+    running_->returned = true;
+    --live_;
+    if (beside_on_) beside_->returns(running_->id);
+  } catch (const Stopped&) {
+    return false;
+  }
+  return true;
+}
+
 // Entry point of a fiber. When its thread returns, the next thread that has not begun takes over
 // the stack: without waits, a block is a plain loop.
 void Block::enter() {
@@ -111,12 +127,11 @@ void Block::enter() {
   Stack& host = b.host_.fiber.stack;
   b.running_->fiber.landed(host.low ? nullptr : &host);  // the host's stack is left first
   for (;;) {
-    if (b.running_->id == b.break_in_) simt_break();
-    b.launch_->body();
+    if (!b.run_thread()) {
+      Fiber& stopped = std::exchange(b.running_, &b.host_)->fiber;
+      stopped.switch_to(b.host_.fiber, true);
+    }
     Thread& last = *b.running_;
-    last.returned = true;
-    --b.live_;
-    if (b.beside_on_) b.beside_->returns(last.id);
     Thread& next = b.pick();
     if (next.fiber.top) {
       b.stacks_.give_back(last.fiber.stack);
@@ -135,13 +150,9 @@ void Block::switch_to(Thread& to) {
   from.fiber.switch_to(to.fiber, false);
 }
 
-// Switches back to run(). Objects left on the threads' stacks are never destroyed.
-void Block::leave() {
-  Thread& from = *running_;
-  running_ = &host_;
-  from.fiber.switch_to(host_.fiber, true);
-  std::abort();
-}
+// Ends the block: unwinds the running thread, which may own parts of its message. The other
+// threads' stacks are given up as they are: a thread that waits owns nothing.
+void Block::leave() { throw Stopped(); }
 
 // ---- Waiting -----------------------------------------------------------------------------------
 

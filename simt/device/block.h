@@ -153,6 +153,7 @@ class Block {
  private:
   void prepare(const Launch&, uint3 index, unsigned random_seed);
   static void enter();
+  bool run_thread();
   void become(Thread& t) {
     if (beside_on_) beside_->hands_over(running_->id, t.id);
     running_ = &t, threadIdx = t.index;
