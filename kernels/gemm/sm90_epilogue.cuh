@@ -1,9 +1,11 @@
 // Ends for a tile's sums in Hopper's matrix product (sm90_product.cuh). An epilogue has
 //   Shared<tile_m>      a consumer's own part of shared memory; prepare() makes it ready
+//   Carried<tile_n>     what a consumer's threads keep in registers from item to item; zeros first
 //   store()             by the threads of a consumer, with an item's sums
 //   finish()            by the same, before they return
 //   sums_of_a           whether it may need Sums::a: then wants_sums_of_a() says it of an item
 //   widest              the most columns of a tile for which registers suffice
+//   same_columns        whether all items of a block must have the same columns
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/plain.cuh"
@@ -86,11 +88,15 @@ __device__ inline void wait_for_stores() {
   if (first_of_consumer()) cp_async_bulk_wait_group_read<0>();
 }
 
+struct Nothing {};  // is carried
+
 // ---- out = sums + bias ------------------------------------------------------------------------
 template <class T>
 struct AddBias {
-  static constexpr bool sums_of_a = false;
+  static constexpr bool sums_of_a = false, same_columns = false;
   static constexpr int widest = 192;
+  template <int>
+  using Carried = Nothing;
   CUtensorMap out;  // [M, N] T in boxes of [tile_m, 64]
   Bias<T> bias;
 
@@ -101,8 +107,8 @@ struct AddBias {
   };
 
   template <int tile_m, int tile_n>
-  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>& s,
-                        int consumer, int turn) const {
+  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Nothing&,
+                        Shared<tile_m>& s, int consumer, int turn) const {
     constexpr int pieces = tile_n / piece_columns;
 #pragma unroll
     for (int p = 0; p < pieces; ++p) {
@@ -125,14 +131,19 @@ struct AddBias {
       leave(out, piece, t.m, t.n + p * piece_columns);
     }
   }
-  __device__ void finish() const { wait_for_stores(); }
+  template <class Shared>
+  __device__ void finish(Nothing&, Shared&, int) const {
+    wait_for_stores();
+  }
 };
 
 // ---- h = sums, out = gelu(sums + bias) --------------------------------------------------------
 template <class T>
 struct AddBiasGelu {
-  static constexpr bool sums_of_a = false;
+  static constexpr bool sums_of_a = false, same_columns = false;
   static constexpr int widest = 192;
+  template <int>
+  using Carried = Nothing;
   CUtensorMap out, h;  // [M, N] T in boxes of [tile_m, 64]
   bool stores_h;
   Bias<T> bias;
@@ -144,8 +155,8 @@ struct AddBiasGelu {
   };
 
   template <int tile_m, int tile_n>
-  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>& s,
-                        int consumer, int) const {
+  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Nothing&,
+                        Shared<tile_m>& s, int consumer, int) const {
 #pragma unroll
     for (int p = 0; p < tile_n / piece_columns; ++p) {
       const int column = t.n + p * piece_columns;
@@ -169,31 +180,44 @@ struct AddBiasGelu {
       leave(out, s.out, t.m, column);
     }
   }
-  __device__ void finish() const { wait_for_stores(); }
+  template <class Shared>
+  __device__ void finish(Nothing&, Shared&, int) const {
+    wait_for_stores();
+  }
 };
 
 // ---- out = sums gelu'(h + bias), and its column sums ------------------------------------------
+// A block's items have the same columns, whose sums stay in registers from item to item. At the
+// end each block stores them, and the last block of these columns adds up all blocks' in order.
 template <class T>
 struct TimesGeluSlope {
-  static constexpr bool sums_of_a = false;
+  static constexpr bool sums_of_a = false, same_columns = true;
   static constexpr int widest = 128;
   CUtensorMap out, h;  // [M, N] T in boxes of [tile_m, 64]
   Bias<T> bias;
-  float* column_sums;  // [tiles_m, N], of out before it is rounded
+  float* column_sums;  // [N] (+)= of out before it is rounded
+  float* partial;      // [blocks of the same columns, N]
+  unsigned* arrived;   // [tiles_n] counters, zeros
+  bool accumulate;
 
+  template <int tile_n>
+  struct Carried {  // of each piece, the sums of columns 8 j + Sums::column(), and the next
+    float total[tile_n / piece_columns][16];
+  };
   template <int tile_m>
   struct Shared {
     Piece<tile_m> piece[2];  // h, then out in its place
-    float column_sums[warpgroup / warp_size][piece_columns];
+    float column_sums[warpgroup / warp_size][widest];
     uint64_t has_h[2];  // mbarriers
+    bool last;          // of the blocks; the first consumer's
     __device__ void prepare() {
       for (uint64_t& b : has_h) mbarrier_init(&b, 1);
     }
   };
 
   template <int tile_m, int tile_n>
-  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>& s,
-                        int consumer, int turn) const {
+  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Carried<tile_n>& carried,
+                        Shared<tile_m>& s, int consumer, int turn) const {
     constexpr int pieces = tile_n / piece_columns;
     const auto fetch = [&](int p) {  // once the piece before has left the place
       const int place = (turn * pieces + p) % 2;
@@ -209,7 +233,7 @@ struct TimesGeluSlope {
       const auto bias_of = bias.piece(column);
       if (p + 1 < pieces && first_of_consumer()) fetch(p + 1);
       mbarrier_wait_parity(&s.has_h[number % 2], number / 2 % 2);
-      float total[16] = {};  // of columns 8 j + column(), and the next
+      float(&total)[16] = carried.total[p];
       for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* at) {
         const float* const x = sums.of[m] + 4 * (8 * p + j);
         uint32_t pairs[4];
@@ -225,37 +249,61 @@ struct TimesGeluSlope {
         }
         stmatrix_x4(at, pairs);
       });
-      add_columns(total, s, column, t.m / tile_m, consumer);
       end_of_pieces(consumer);
       leave(out, piece, t.m, column);
     }
   }
-  __device__ void finish() const { wait_for_stores(); }
 
- private:
-  // Over the rows of the tile.
-  template <int tile_m>
-  __device__ void add_columns(float (&total)[16], Shared<tile_m>& s, int column, int tile,
-                              int consumer) const {
+  template <int tile_n, int tile_m>
+  __device__ void finish(Carried<tile_n>& carried, Shared<tile_m> (&s)[consumers],
+                         int consumer) const {
+    wait_for_stores();
     using Rows = RowSums<4, 16>;
     static_assert(Rows::count == 2, "a pair of columns in each lane");
-    const int pair = Rows::add(total) / 2;
-    bv::BAREVISION_GPU::store(
-        s.column_sums[threadIdx.x % warpgroup / warp_size] + pair * 8 + threadIdx.x % 4 * 2,
-        Elements<float, 2>{total[0], total[1]});
-    wait_for_consumer(consumer);
-    const int c = threadIdx.x % warpgroup;
-    if (c >= piece_columns || column + c >= bias.N) return;
-    float sum = 0;
 #pragma unroll
-    for (const auto& warp : s.column_sums) sum += warp[c];
-    column_sums[int64_t{tile} * bias.N + column + c] = sum;
+    for (int p = 0; p < tile_n / piece_columns; ++p) {
+      float(&total)[16] = carried.total[p];
+      const int pair = Rows::add(total) / 2;
+      bv::BAREVISION_GPU::store(s[consumer].column_sums[threadIdx.x % warpgroup / warp_size] +
+                                    p * piece_columns + pair * 8 + threadIdx.x % 4 * 2,
+                                Elements<float, 2>{total[0], total[1]});
+    }
+    wait_for_consumers();
+    const int tiles = ceil_div(bias.N, tile_n), tile = static_cast<int>(blockIdx.x) % tiles;
+    const int blocks = static_cast<int>(gridDim.x) / tiles;
+    const int c = static_cast<int>(threadIdx.x) - warpgroup, column = tile * tile_n + c;
+    const bool mine = c < tile_n && column < bias.N;
+    if (mine) {
+      float sum = 0;
+#pragma unroll
+      for (const auto& of : s)
+#pragma unroll
+        for (const auto& warp : of.column_sums) sum += warp[c];
+      partial[int64_t{blockIdx.x} / tiles * bias.N + column] = sum;
+    }
+    __threadfence();
+    wait_for_consumers();
+    if (c == 0) s->last = atomicAdd(arrived + tile, 1u) == static_cast<unsigned>(blocks - 1);
+    wait_for_consumers();
+    if (!s->last) return;
+    __threadfence();
+    if (c == 0) arrived[tile] = 0;
+    if (!mine) return;
+    float sum = 0;
+#pragma unroll 8
+    for (int b = 0; b < blocks; ++b) sum += partial[int64_t{b} * bias.N + column];
+    set_or_add(column_sums[column], sum, accumulate);
   }
+
+ private:
+  __device__ static void wait_for_consumers() { bar_sync(1 + consumers, consumers * warpgroup); }
 };
 
 // ---- out (+)= sums in fp32 --------------------------------------------------------------------
 struct ToFp32 {
-  static constexpr bool sums_of_a = true;
+  static constexpr bool sums_of_a = true, same_columns = false;
+  template <int>
+  using Carried = Nothing;
   float* out;       // [parts, M, N]
   float* sum_of_a;  // [parts, M] (+)= the sums over a's rows; or null
   int64_t part;     // floats from one part to the next, of both
@@ -270,7 +318,7 @@ struct ToFp32 {
   __device__ bool wants_sums_of_a(const Item& t) const { return sum_of_a && t.n == 0; }
 
   template <int tile_m, int tile_n>
-  __device__ void store(Sums<tile_m, tile_n>& sums, const Item& t, Shared<tile_m>&, int,
+  __device__ void store(Sums<tile_m, tile_n>& sums, const Item& t, Nothing&, Shared<tile_m>&, int,
                         int) const {
     const int columns = N - t.n - sums.column();
 #pragma unroll
@@ -294,7 +342,8 @@ struct ToFp32 {
           bv::BAREVISION_GPU::store(row + 8 * j, Elements<float, 2>{x[4 * j], x[4 * j + 1]});
     }
   }
-  __device__ void finish() const {}
+  template <class Shared>
+  __device__ void finish(Nothing&, Shared&, int) const {}
 };
 
 }  // namespace bv::BAREVISION_GPU::sm90

@@ -100,6 +100,7 @@ struct Sums {
 template <class T, class A, class B, class Epilogue, int tile_m, int tile_n>
 struct Product {
   static_assert(tile_n % 64 == 0, "boxes of 64");
+  static constexpr bool same_columns = Epilogue::same_columns;
   struct Arguments {
     CUtensorMap a, b;
     Division division;
@@ -185,6 +186,7 @@ struct Product {
 
   __device__ static void consume(const Arguments& arguments, Shared& s) {
     const int consumer = static_cast<int>(threadIdx.x) / warpgroup - 1;
+    typename Epilogue::template Carried<tile_n> carried{};
     int step = 0;
     for (int i = blockIdx.x, n = 0; i < arguments.division.items(); i += gridDim.x, ++n) {
       const Item t = item(arguments.division, i);
@@ -205,11 +207,11 @@ struct Product {
         else
           wgmma_wait_group<0>(sums.of);
         release(s, step + steps - 1);
-        arguments.epilogue.store(sums, t, s.epilogue[consumer], consumer, n / consumers);
+        arguments.epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, n / consumers);
       }
       step += steps;
     }
-    arguments.epilogue.finish();
+    arguments.epilogue.finish(carried, s.epilogue, consumer);
   }
 
   // Starts the products of all stages of an item; the last stage's are in flight at its end.

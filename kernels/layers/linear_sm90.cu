@@ -5,7 +5,7 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K]        both are contiguous along their rows
 //            dbias[N] (+)= sums over dout's columns, from a product by ones of the same tile
 // With GELU (kernels.h): forward's epilogue computes it from the unrounded sums; backward's reads
-// h, multiplies by the slope, and adds up the columns of each tile.
+// h, multiplies by the slope, and adds up the columns.
 // out and dinp =; dweight and dbias = or += by accumulate. Each sum is rounded to 16 bits once.
 #include <algorithm>
 #include <stdexcept>
@@ -69,11 +69,17 @@ Division divide(const Tile& tile, int M, int N, int K, int parts = 1) {
           .part_steps = part_steps};
 }
 
+// A block on each SM; with the same columns in all of a block's items, in whole rows of tiles.
+template <bool same_columns>
+int blocks_of(const Division& d, const DeviceProps& props) {
+  if (!same_columns) return std::min(d.items(), props.sms);
+  return std::min(d.tiles_m, std::max(1, props.sms / d.tiles_n)) * d.tiles_n;
+}
 template <class Product>
 void launch_product(const typename Product::Arguments& arguments, const DeviceProps& props,
                     cudaStream_t stream) {
-  launch<sm90_product<Product>>(std::min(arguments.division.items(), props.sms), threads,
-                                sizeof(typename Product::Shared), stream, arguments);
+  launch<sm90_product<Product>>(blocks_of<Product::same_columns>(arguments.division, props),
+                                threads, sizeof(typename Product::Shared), stream, arguments);
 }
 
 // ---- forward, input's gradient ----------------------------------------------------------------
@@ -87,14 +93,18 @@ CUtensorMap activation_map(const Factors& f, const void* of) {  // [M, N]
   return matrix_map(f.dtype, of, f.M, f.N, tile_rows);
 }
 
+template <class Epilogue>
+Tile activation_tile(int M, int N, const DeviceProps& props) {
+  constexpr int widest = Epilogue::widest;
+  if (widest == 128) return best_tile({{tile_rows, 128}, {tile_rows, 64}}, M, N, props.sms);
+  return best_tile({{tile_rows, widest}, {tile_rows, 128}, {tile_rows, 64}}, M, N, props.sms);
+}
+
 template <class T, class B, class Epilogue>
 void run_activation(const Factors& f, const Epilogue& epilogue, const DeviceProps& props,
                     cudaStream_t stream) {
   constexpr int widest = Epilogue::widest;
-  const Tile tile =
-      widest > 128
-          ? best_tile({{tile_rows, widest}, {tile_rows, 128}, {tile_rows, 64}}, f.M, f.N, props.sms)
-          : best_tile({{tile_rows, widest}, {tile_rows, 64}}, f.M, f.N, props.sms);
+  const Tile tile = activation_tile<Epilogue>(f.M, f.N, props);
   const auto with = [&]<int tile_n>() {
     launch_product<Activation<T, B, Epilogue, tile_n>>(
         {.a = matrix_map(f.dtype, f.a, f.M, f.K, tile_rows),
@@ -242,31 +252,30 @@ void HopperKernels::run(const LinearGeluForward& op, cudaStream_t stream) {
 
 template <>
 bool HopperKernels::takes(const GeluLinearBackwardInput& op) const {
-  return fits(op.dtype, op.shape);
+  return fits(op.dtype, op.shape) && op.shape.K <= DeviceProps::counters;
 }
 template <>
 size_t HopperKernels::workspace(const GeluLinearBackwardInput& op) {
-  return sizeof(float) * ceil_div(op.shape.M, tile_rows) * op.shape.K;
+  const int M = op.shape.M, K = op.shape.K;
+  const Tile tile = activation_tile<TimesGeluSlope<__half>>(M, K, props_);
+  const Division d = divide(tile, M, K, op.shape.N);
+  return sizeof(float) * blocks_of<true>(d, props_) / d.tiles_n * K;
 }
 template <>
 void HopperKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) {
   const auto [M, N, K] = op.shape;
   const Factors f{op.dout, op.weight, M, K, N, op.dtype};
-  auto* const partial = static_cast<float*>(op.workspace);
   by_16_bits(op.dtype, [&]<class T>() {
     run_activation<T, AlongRows>(f,
                                  TimesGeluSlope<T>{.out = activation_map(f, op.dinp),
                                                    .h = activation_map(f, op.inp),
                                                    .bias = bias_of<T>(op.bias, K),
-                                                   .column_sums = partial},
+                                                   .column_sums = op.dbias,
+                                                   .partial = static_cast<float*>(op.workspace),
+                                                   .arrived = props_.arrived,
+                                                   .accumulate = op.accumulate},
                                  props_, stream);
   });
-  finish_column_sums({.out = op.dbias,
-                      .partial = partial,
-                      .blocks = ceil_div(M, tile_rows),
-                      .C = K,
-                      .accumulate = op.accumulate},
-                     stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -16,7 +16,7 @@ namespace {
 constexpr std::align_val_t alignment{256};
 
 Device cpu(const char* name, std::vector<DType> dtypes,
-           std::function<std::unique_ptr<Kernels>()> make_kernels) {
+           std::function<std::shared_ptr<Kernels>()> make_kernels) {
   const auto copy = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); };
   return {.name = name,
           .unavailable = {},

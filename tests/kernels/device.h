@@ -16,7 +16,7 @@ struct Device {
   std::string name;
   std::string unavailable;  // why it can't run here; empty if it can
   std::vector<DType> dtypes;
-  std::function<std::unique_ptr<Kernels>()> make_kernels;
+  std::function<std::shared_ptr<Kernels>()> make_kernels;
   std::function<void*(size_t)> allocate;  // at a multiple of 64 bytes
   std::function<void(void*)> release;
   // Both return when the copy is done; download waits for kernels that still run.

@@ -179,7 +179,7 @@ Outcome execute(const Problem& problem, const Device& device, int threads, unsig
                 bool with_mistakes) {
   const ThreadCount count(threads);
   const StandInChip chip(device.chip);
-  const std::unique_ptr<Kernels> kernels = device.make_kernels();
+  const std::shared_ptr<Kernels> kernels = device.make_kernels();
   DeviceArguments memory(device, problem.arguments, poison);
   memory.with_mistakes = with_mistakes;
   problem.run(*kernels, memory);

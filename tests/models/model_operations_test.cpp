@@ -94,7 +94,7 @@ class ModelOperations : public testing::TestWithParam<ModelRun> {
 
   const Device& device = GetParam().device;
   StandInChip chip{device.chip};
-  std::unique_ptr<Kernels> kernels = device.make_kernels();
+  std::shared_ptr<Kernels> kernels = device.make_kernels();
   std::vector<Block> blocks;
 };
 
