@@ -642,18 +642,25 @@ struct GradientSquares {
 };
 
 // From the sums of all norm blocks of the model: state->found_inf = they are not finite, and
-//   state->grad_norm = sqrt(sums) / (state->loss_scale * params->divisor)
+//   state->grad_divisor = state->loss_scale * params->divisor
+//   state->grad_norm = sqrt(sums) / state->grad_divisor
+// Then the count and the loss scale move on:
+//   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
+//               loss_scale = max(smallest, loss_scale * backoff)
+//   else:       count += 1, skipped = 0;  with a growth_interval: good_steps += 1, and where it is
+//               reached good_steps = 0, loss_scale = min(largest, loss_scale * growth)
 struct GradientNorm {
-  UpdateState* state;        // found_inf, grad_norm  =
+  UpdateState* state;        // updated
   const double* sums;        // [norm_blocks]
   const StepParams* params;  // divisor
   int norm_blocks;
+  LossScaling scaling;
   void describe(Arguments&) const;
 };
 
 // The whole update in one pass over the flat arenas, with every option as PyTorch defines it. Per
 // element, with
-//   g = grad / (loss_scale * divisor) * min(1, clip / (grad_norm + 1e-6))   (clip 0: without min)
+//   g = grad / grad_divisor * min(1, clip / (grad_norm + 1e-6))   (clip 0: without min)
 //   wd = weight_decay where decay[element / decay_chunk], else 0
 //   lr = params->lr, times lr_scale[element / decay_chunk] if that is given
 //   sgd:    g += wd w;  m = t == 1 ? g : momentum m + g;  w -= lr (nesterov ? g + momentum m : m)
@@ -664,12 +671,7 @@ struct GradientNorm {
 // and then an exponential moving average of the weights, whose decay is at most 1 - ema_rate, and
 // t / (t + 9) at first:
 //   ema += max(ema_rate, 9 / (t + 9)) (w - ema)
-// t = state->count + 1, which is written back. If state->found_inf, weights, moments, average and
-// count stay as they are. Then the state of the loss scale is updated:
-//   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
-//               loss_scale = max(smallest, loss_scale * backoff)
-//   else:       skipped = 0;   with a growth_interval: good_steps += 1, and where it is reached
-//               good_steps = 0, loss_scale = min(largest, loss_scale * growth)
+// t = state->count. If state->found_inf, weights, moments and average stay as they are.
 struct OptimizerUpdate {
   static constexpr size_t decay_chunk = 64;  // parameters start at multiples of it
 
@@ -678,17 +680,16 @@ struct OptimizerUpdate {
   float* m;    // [count]  momentum or first moment, updated; null for sgd without momentum
   float* v;    // [count]  second moment, updated; null for sgd
   float* ema;  // [count]  moving average of weight, updated; or null
-  UpdateState* state;
+  const UpdateState* state;  // from GradientNorm
   const float* grad;         // [count]
   const uint8_t* decay;      // [ceil(count / decay_chunk)]
   const float* lr_scale;     // [ceil(count / decay_chunk)], or null: 1
-  const StepParams* params;  // lr, divisor
+  const StepParams* params;  // lr
   size_t count;
   float momentum;
   double beta1, beta2;            // Adam uses 1 - beta, which a float beta would spoil
   float eps, weight_decay, clip;  // clip 0: none
   float ema_rate;                 // 1 - decay, computed in double by the host
-  LossScaling scaling;
   OptimizerKind kind;
   bool nesterov;
   DType dtype;  // of compute_weights

@@ -32,12 +32,14 @@ struct StepParams {
   float stop;        // 1: this process was asked to stop; summed with the gradients
 };
 
-// State of the update that the device itself advances. Saved in checkpoints.
+// State of the update that the device itself advances: GradientNorm, before the update. Saved in
+// checkpoints.
 struct UpdateState {
-  int32_t count;       // updates done (Adam's t); a skipped one is not counted
-  int32_t found_inf;   // 1: the last gradient held an inf or NaN, and the update was skipped
+  int32_t count;       // updates up to this one (Adam's t); a skipped one is not counted
+  int32_t found_inf;   // 1: the last gradient held an inf or NaN: its update is skipped
   float grad_norm;     // global L2 norm of the last gradient, unscaled, before clipping
-  float loss_scale;    // 1 unless fp16
+  float grad_divisor;  // of the last gradient, by which the update divides it
+  float loss_scale;    // of the next gradient: 1 unless fp16
   int32_t good_steps;  // since the scale last changed
   int32_t skipped;     // consecutive updates that were skipped
 };

@@ -108,10 +108,9 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
                         .weight_decay = static_cast<float>(o.weight_decay),
                         .clip = static_cast<float>(o.clip_grad),
                         .ema_rate = o.ema > 0 ? static_cast<float>(1 - o.ema) : 0,
-                        .scaling = {.growth_interval =
-                                        dynamic_scale ? o.loss_scale_growth_interval : 0},
                         .kind = o.optimizer,
                         .nesterov = o.nesterov},
+          .scaling = {.growth_interval = dynamic_scale ? o.loss_scale_growth_interval : 0},
           .decay_all = o.decay == Decay::all,
           .layer_decay = o.layer_decay,
           .local_batch = *o.local_batch,

@@ -3,10 +3,11 @@
 namespace bv {
 
 Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const OptimizerUpdate& update,
-                     bool decay_all, double layer_decay)
+                     const LossScaling& scaling, bool decay_all, double layer_decay)
     : backend_(&backend),
       parameters_(&parameters),
       update_(update),
+      scaling_(scaling),
       decay_all_(decay_all),
       layer_decay_(layer_decay) {
   update_.count = parameters.graph().arena_count();
@@ -55,7 +56,7 @@ void Optimizer::set_state(const UpdateState& state) {
 
 // The entries of other processes' norm blocks are 0 here, as is their part of the tail, so the sums
 // over the stages have the same bits as in a single process.
-void Optimizer::measure(const StepParams* params, const Channel* stages) {
+void Optimizer::measure(const StepParams* params, DType dtype, const Channel* stages) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
   if (stages) backend_->zero(sums, graph.norm_blocks() * sizeof(double), nullptr);
@@ -76,16 +77,15 @@ void Optimizer::measure(const StepParams* params, const Channel* stages) {
   backend_->kernels().run(GradientNorm{.state = device_state(),
                                        .sums = sums,
                                        .params = params,
-                                       .norm_blocks = static_cast<int>(graph.norm_blocks())},
+                                       .norm_blocks = static_cast<int>(graph.norm_blocks()),
+                                       .scaling = dtype == DType::fp16 ? scaling_ : LossScaling{}},
                           nullptr);
 }
 
 void Optimizer::run(const StepParams* params, DType dtype, const Channel* stages) {
   update_.params = params;
-  measure(params, stages);
-  OptimizerUpdate update = update_;
-  if (dtype != DType::fp16) update.scaling = {};
-  backend_->kernels().run(update, nullptr);
+  measure(params, dtype, stages);
+  backend_->kernels().run(update_, nullptr);
 }
 
 void Optimizer::send_result(int turn) const {

@@ -25,8 +25,8 @@ class Optimizer {
  public:
   // update: its kind and numbers; memory and size are filled in here. decay_all: every parameter
   // decays. layer_decay: multiplies the rate once per layer below the head; 1: no effect.
-  Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, bool decay_all,
-            double layer_decay);
+  Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, const LossScaling&,
+            bool decay_all, double layer_decay);
   size_t bytes() const { return state_bytes + decay_bytes_ + scale_bytes_ + squares_bytes_; }
   void allocate();
 
@@ -50,11 +50,13 @@ class Optimizer {
   };
   HostBlock& host(int turn) const { return static_cast<HostBlock*>(host_.get())[turn]; }
   static constexpr size_t state_bytes = align(sizeof(UpdateState));
-  void measure(const StepParams*, const Channel* stages);  // the norm of the whole model's gradient
+  // The norm of the whole model's gradient, and the state of its update.
+  void measure(const StepParams*, DType, const Channel* stages);
 
   Backend* backend_;
   const Parameters* parameters_;
   OptimizerUpdate update_;
+  LossScaling scaling_;
   bool decay_all_;
   double layer_decay_;
   size_t decay_bytes_, scale_bytes_, squares_bytes_;

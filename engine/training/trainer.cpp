@@ -29,7 +29,7 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                       .micro_batches = o.pipeline.shape.micro_batches,
                       .images = o.pipeline.grid.first(),
                       .targets = o.pipeline.grid.last()}),
-      optimizer_(backend, parameters_, o.optimizer, o.decay_all, o.layer_decay),
+      optimizer_(backend, parameters_, o.optimizer, o.scaling, o.decay_all, o.layer_decay),
       sync_(sync_of(backend, parameters_, links_, o.sync)),
       model_(make_model(graph, fp32, o)),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),

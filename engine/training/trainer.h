@@ -14,6 +14,7 @@ namespace bv {
 
 struct TrainerOptions {
   OptimizerUpdate optimizer;  // its kind and numbers, no memory; ema_rate 0: no average
+  LossScaling scaling = {};   // in fp16
   bool decay_all = false;     // decay biases and norms, too
   double layer_decay = 1;     // factor of the learning rate per layer below the head
   int local_batch;            // images per micro-step in this replica

@@ -488,6 +488,7 @@ void GradientSquares::describe(Arguments& a) const {
 void GradientNorm::describe(Arguments& a) const {
   a.operation("GradientNorm", DType::fp32).flops(norm_blocks);
   a.size("norm_blocks", norm_blocks);
+  a.rule(scaling.growth_interval >= 0, "scaling.growth_interval must not be negative");
   a.update("state", state, 1);
   a.read("sums", sums, norm_blocks), a.read("params", params, 1);
 }
@@ -497,14 +498,13 @@ void OptimizerUpdate::describe(Arguments& a) const {
   const bool sgd = kind == OptimizerKind::sgd;
   a.operation("OptimizerUpdate", dtype).flops(15 * n);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
-  a.rule(scaling.growth_interval >= 0, "scaling.growth_interval must not be negative");
   a.rule(dtype != DType::fp32 || !compute_weights,
          "compute_weights must be null where dtype is fp32");
   a.update("weight", weight, n);
   a.write("compute_weights", compute_weights, n, needed_if(dtype != DType::fp32));
   a.update("m", m, n, needed_if(!sgd || momentum != 0)), a.update("v", v, n, needed_if(!sgd));
   a.update("ema", ema, n, optional);
-  a.update("state", state, 1);
+  a.read("state", state, 1);
   a.read("grad", grad, n), a.read("decay", decay, std::ceil(n / decay_chunk));
   a.read("lr_scale", lr_scale, std::ceil(n / decay_chunk), optional), a.read("params", params, 1);
 }

@@ -71,7 +71,7 @@ std::vector<std::byte> usual_values(const TensorArgument& t) {
   const std::string name = t.name;
   if (name == "params")
     return bytes_of(StepParams{.seed = 1, .lr = 1e-4f, .grad_scale = 1, .divisor = 1, .count = 1});
-  if (name == "state") return bytes_of(UpdateState{.loss_scale = 1});
+  if (name == "state") return bytes_of(UpdateState{.count = 1, .grad_divisor = 1, .loss_scale = 1});
   if (!t.floating) return std::vector<std::byte>(std::min<size_t>(size_t(t.bytes), 1 << 20));
   const bool positive = name == "v" || name == "rstd" || name == "running_var" || name == "moments";
   const float lowest = positive ? .25f : -1;

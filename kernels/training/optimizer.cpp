@@ -1,6 +1,7 @@
 // The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
-//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
-//   update  unscale, clip, SGD or Adam or AdamW; then the state of the loss scale
+//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / grad_divisor;
+//           then the state of the loss scale
+//   update  unscale, clip, SGD or Adam or AdamW
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
 // exactly if all gradients are. Its partial sums are those of fixed norm blocks, added in order, so
 // the number of threads doesn't change the result. An update processes runs of chunks that all
@@ -48,8 +49,8 @@ struct Step {
 };
 
 Step make_step(const OptimizerUpdate& op) {
-  const int t = op.state->count + 1;
-  double factor = 1 / (double(op.state->loss_scale) * op.params->divisor);
+  const int t = op.state->count;
+  double factor = 1 / double(op.state->grad_divisor);
   if (op.clip > 0) {
     const double clip = op.clip / (op.state->grad_norm + 1e-6);
     factor *= clip < 1 ? clip : 1;
@@ -124,7 +125,7 @@ void convert(T* out, const float* inp, int n) {
   for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i)); });
 }
 
-// After an update, done or skipped.
+// The count and the loss scale after an update, done or skipped.
 void update_state(UpdateState& state, const LossScaling& scaling) {
   const bool dynamic = scaling.growth_interval > 0;
   float scale = state.loss_scale;
@@ -187,12 +188,13 @@ void CpuKernels::run(const GradientNorm& op) {
   const double divisor = double(op.state->loss_scale) * op.params->divisor;
   op.state->found_inf = !__builtin_isfinite(sum);
   op.state->grad_norm = static_cast<float>(__builtin_sqrt(sum) / divisor);
+  op.state->grad_divisor = static_cast<float>(divisor);
+  update_state(*op.state, op.scaling);
 }
 
 template <>
 void CpuKernels::run(const OptimizerUpdate& op) {
   if (!op.state->found_inf) update_all(op);
-  update_state(*op.state, op.scaling);
 }
 
 template <>

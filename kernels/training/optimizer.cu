@@ -1,8 +1,8 @@
 // The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
-//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / (scale * divisor)
+//   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / grad_divisor; then
+//           the loss scale's state
 //   update  unscale, clip, SGD or Adam or AdamW: master weights and 16-bit compute_weights; the
-//           moving average, from the weights still in registers; then the loss scale's state, by
-//           one thread in its own launch, since every block of the update reads it
+//           moving average, from the weights still in registers
 //
 // Norm. A square may overflow although the number doesn't, so the sum is of doubles: finite exactly
 // if all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
@@ -12,7 +12,7 @@
 // elements in 16-byte accesses. Each thread computes the step's numbers: 1 - beta^t is -expm1(t log
 // beta) with log beta from the host, in fp32 good to 2 ulp, while pow would need doubles. Kinds of
 // optimizer are uniform branches, not template parameters. A skipped update returns after reading
-// found_inf: only the state is written.
+// found_inf.
 //
 // Memory is the limit: norm 4 bytes per element, AdamW 30 with compute_weights, and 8 for the
 // average (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
@@ -24,6 +24,31 @@
 
 namespace bv::BAREVISION_GPU {
 namespace {
+
+// What the update needs to know of the gradient; then the count and the loss scale move on.
+__device__ void update_state(const GradientNorm& op, double sum) {
+  const LossScaling& scaling = op.scaling;
+  UpdateState s = *op.state;
+  s.found_inf = !(sum < INFINITY);
+  s.grad_divisor = s.loss_scale * op.params->divisor;
+  s.grad_norm = static_cast<float>(sqrt(sum) / (double(s.loss_scale) * op.params->divisor));
+  const bool dynamic = scaling.growth_interval > 0;
+  if (s.found_inf) {
+    ++s.skipped;
+    if (dynamic) {
+      s.good_steps = 0;
+      s.loss_scale = fmaxf(scaling.smallest, s.loss_scale * scaling.backoff);
+    }
+  } else {
+    ++s.count;
+    s.skipped = 0;
+    if (dynamic && ++s.good_steps >= scaling.growth_interval) {
+      s.good_steps = 0;
+      s.loss_scale = fminf(scaling.largest, s.loss_scale * scaling.growth);
+    }
+  }
+  *op.state = s;
+}
 
 // ---- plain --------------------------------------------------------------------------------------
 // A thread adds up a norm block.
@@ -40,20 +65,18 @@ __global__ void gradient_norm_plain(GradientNorm op) {
   if (thread_number() > 0) return;
   double sum = 0;
   for (int i = 0; i < op.norm_blocks; ++i) sum += op.sums[i];
-  op.state->found_inf = !(sum < INFINITY);
-  op.state->grad_norm =
-      static_cast<float>(sqrt(sum) / (double(op.state->loss_scale) * op.params->divisor));
+  update_state(op, sum);
 }
 
 template <class T>
 __global__ void optimizer_update_plain(OptimizerUpdate op) {
   const size_t i = thread_number(), chunk = i / OptimizerUpdate::decay_chunk;
   if (op.state->found_inf || i >= op.count) return;
-  const int t = op.state->count + 1;
+  const int t = op.state->count;
   const bool decoupled = op.kind == OptimizerKind::adamw;
   const float lr = op.params->lr * (op.lr_scale ? op.lr_scale[chunk] : 1);
   const float wd = op.decay[chunk] ? op.weight_decay : 0;
-  float w = op.weight[i], g = op.grad[i] / (op.state->loss_scale * op.params->divisor);
+  float w = op.weight[i], g = op.grad[i] / op.state->grad_divisor;
   if (op.clip > 0) g *= fminf(1, op.clip / (op.state->grad_norm + 1e-6f));
   if (decoupled)
     w -= lr * wd * w;
@@ -77,27 +100,6 @@ __global__ void optimizer_update_plain(OptimizerUpdate op) {
   op.weight[i] = w;
   if (op.compute_weights) as<T>(op.compute_weights)[i] = from_float<T>(w);
   if (op.ema) op.ema[i] += fmaxf(op.ema_rate, 9.0f / (t + 9)) * (w - op.ema[i]);
-}
-
-// After the update: the count and the loss scale.
-__global__ void update_state(UpdateState* state, LossScaling scaling) {
-  UpdateState s = *state;
-  const bool dynamic = scaling.growth_interval > 0;
-  if (s.found_inf) {
-    ++s.skipped;
-    if (dynamic) {
-      s.good_steps = 0;
-      s.loss_scale = fmaxf(scaling.smallest, s.loss_scale * scaling.backoff);
-    }
-  } else {
-    ++s.count;
-    s.skipped = 0;
-    if (dynamic && ++s.good_steps >= scaling.growth_interval) {
-      s.good_steps = 0;
-      s.loss_scale = fminf(scaling.largest, s.loss_scale * scaling.growth);
-    }
-  }
-  *state = s;
 }
 
 template <class T>
@@ -172,10 +174,7 @@ __global__ void __launch_bounds__(norm_threads) gradient_norm(GradientNorm op) {
   double sum = 0;
   for (int i = threadIdx.x; i < op.norm_blocks; i += norm_threads) sum += op.sums[i];
   sum = block_sum<norm_threads>(sum, shared<Sums<norm_threads>>().at);
-  if (threadIdx.x > 0) return;
-  const double divisor = double(op.state->loss_scale) * op.params->divisor;
-  op.state->found_inf = !(sum < INFINITY);
-  op.state->grad_norm = static_cast<float>(sqrt(sum) / divisor);
+  if (threadIdx.x == 0) update_state(op, sum);
 }
 
 // ---- update -------------------------------------------------------------------------------------
@@ -194,9 +193,9 @@ struct Step {
 };
 
 __device__ Step make_step(const OptimizerUpdate& op, const Betas& betas, float lr_scale) {
-  const int t = op.state->count + 1;
+  const int t = op.state->count;
   Step step{};
-  step.factor = 1 / (op.state->loss_scale * op.params->divisor);
+  step.factor = 1 / op.state->grad_divisor;
   if (op.clip > 0) step.factor *= fminf(1, op.clip / (op.state->grad_norm + 1e-6f));
   step.lr = op.params->lr * lr_scale;
   step.first = t == 1;
@@ -253,7 +252,7 @@ __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, 
   if (op.m) store_4(op.m, m, at, op.count);
   if (op.v) store_4(op.v, v, at, op.count);
   if (!op.ema) return;
-  const float rate = fmaxf(op.ema_rate, 9 / float(op.state->count + 10));
+  const float rate = fmaxf(op.ema_rate, 9 / float(op.state->count + 9));
   Pack<float> mean = load_4(op.ema, at, op.count);
   for (int i = 0; i < width; ++i) mean.at[i] = fmaf(rate, w.at[i] - mean.at[i], mean.at[i]);
   store_4(op.ema, mean, at, op.count);
@@ -303,7 +302,6 @@ void CudaKernels::run(const OptimizerUpdate& op, cudaStream_t stream) {
   by_dtype(op.dtype, [&]<class T>() {
     launch<optimizer_update<T>>(blocks_of(op.count), threads, 0, stream, op, betas);
   });
-  launch<update_state>(1, 1, 0, stream, op.state, op.scaling);
 }
 
 template <>
@@ -332,7 +330,6 @@ template <>
 void PlainKernels::run(const OptimizerUpdate& op, cudaStream_t stream) {
   by_dtype(op.dtype,
            [&]<class T>() { launch_each<optimizer_update_plain<T>>(op.count, stream, op); });
-  launch<update_state>(1, 1, 0, stream, op.state, op.scaling);
 }
 
 template <>

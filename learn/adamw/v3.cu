@@ -2,8 +2,7 @@
 // Not a byte less moves. But a thread with 4 elements needs a quarter of the instructions, and
 // keeps 4 times the bytes in flight, which is what fills the memory's bandwidth. It also does what
 // a training step wants of the same pass: it divides the gradient by the loss scale, clips it,
-// skips a step whose gradient overflowed, and has a decay for each tensor. A second launch of one
-// thread counts the steps.
+// skips a step whose gradient overflowed, and has a decay for each tensor.
 #include "kernels/training/optimizer.cu"
 #include "learn/learn.h"
 
@@ -30,7 +29,8 @@ int main() {
   cudaMemcpy(gpu_grad, grad.data(), bytes, cudaMemcpyHostToDevice);
   const std::vector<uint8_t> decays(count / bv::OptimizerUpdate::decay_chunk, 1);
   const bv::StepParams params{.lr = 1e-3f, .divisor = 1};
-  const bv::UpdateState state{.count = 9, .loss_scale = 1};  // the next step is the tenth
+  constexpr int t = 10;  // the step's number
+  const bv::UpdateState state{.count = t, .grad_divisor = 1, .loss_scale = 1};
   uint8_t* gpu_decays;
   bv::StepParams* gpu_params;
   bv::UpdateState* gpu_state;
@@ -55,10 +55,8 @@ int main() {
                                .dtype = bv::DType::bf16};
   const Betas betas{.9f, .999f, .1f, .001f, logf(.9f), logf(.999f)};
 
-  constexpr int t = 10;      // the step's number
   const auto update = [&] {  // as CudaKernels::run does in optimizer.cu
     launch<optimizer_update<bf16>>(blocks_of(count), threads, 0, nullptr, op, betas);
-    launch<update_state>(1, 1, 0, nullptr, op.state, op.scaling);
   };
   update();
 

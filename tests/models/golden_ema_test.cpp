@@ -23,10 +23,11 @@ TEST(GoldenEma, FiftyUpdatesAreTimms) {
       std::vector<float> weight = parameter(name, shape), ema = weight;
       const uint8_t decay = 0;
       StepParams params{.lr = file.at("lr").get<float>(), .divisor = 1};
-      UpdateState state{.loss_scale = 1};
+      UpdateState state{.grad_divisor = 1, .loss_scale = 1};
       auto expected = c.at("after").begin();
       for (int s = 0; s < 50; ++s) {
         const auto grad = signed_values(name + "/gradient" + std::to_string(s), weight.size());
+        ++state.count;
         backend->kernels().run(
             OptimizerUpdate{.weight = weight.data(),
                             .ema = ema.data(),

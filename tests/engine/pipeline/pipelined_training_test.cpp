@@ -125,9 +125,9 @@ Outcome trained(Backend& backend, Communicator* peers, const Config& c, const Gr
   OptimizerUpdate optimizer = numbers_of(OptimizerKind::adamw, .05f);
   optimizer.clip = 1;
   optimizer.ema_rate = .1f;
-  if (c.dtype == DType::fp16) optimizer.scaling.growth_interval = 2;
   const TrainerOptions options{
       .optimizer = optimizer,
+      .scaling = {.growth_interval = c.dtype == DType::fp16 ? 2 : 0},
       .local_batch = share,
       .height = side,
       .width = side,

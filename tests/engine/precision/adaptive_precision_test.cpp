@@ -43,7 +43,7 @@ struct Rig {
                      .accumulate = 1,
                      .sync = {.bucket_bytes = 1 << 16}};
     o.optimizer.ema_rate = .05f;
-    o.optimizer.scaling.growth_interval = 3;
+    o.scaling.growth_interval = 3;
     return o;
   }
   Batch batch_of(uint32_t number) {

@@ -69,7 +69,7 @@ class Rig {
                   TrainerOptions o = options(c.optimizer);
                   o.recompute = c.recompute;
                   o.mixing = c.mixing;
-                  if (c.dtype == DType::fp16) o.optimizer.scaling.growth_interval = 4;
+                  if (c.dtype == DType::fp16) o.scaling.growth_interval = 4;
                   return o;
                 }()),
         mixing_(c.mixing) {
