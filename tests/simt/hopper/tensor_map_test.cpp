@@ -65,7 +65,8 @@ TEST_F(SimtTensorMap, TilesAreRefusedBeyondEachLimit) {
   EXPECT_FALSE(takes_tiles([](T& t) { t.interleave = CU_TENSOR_MAP_INTERLEAVE_16B; }));
   EXPECT_FALSE(
       takes_tiles([](T& t) { t.fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA; }));
-  EXPECT_FALSE(takes_tiles([](T& t) { t.type = static_cast<CUtensorMapDataType>(99); }));
+  EXPECT_FALSE(
+      takes_tiles([](T& t) { t.type = static_cast<CUtensorMapDataType>(13); }));  // sm_100's
 }
 
 Im2colTensor pixels() {
