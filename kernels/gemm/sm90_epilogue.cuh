@@ -186,30 +186,113 @@ struct AddBiasGelu {
   }
 };
 
+// ---- Columns ----------------------------------------------------------------------------------
+// What an epilogue adds up in each column of out. A block's items have the same columns: a consumer's
+// threads keep the sums of their rows in registers from item to item, for each piece of columns
+// 8 j + Sums::column(), and the next. At the end each block stores its own, and the last block of
+// these columns merges all of them, in their order.
+template <int tile_n>
+using ColumnSumsOfRows = float[tile_n / piece_columns][16];
+constexpr int widest_columns = 128;
+
+// of_warp[c] of each warp = the sum over its rows.
+template <int tile_n>
+__device__ void add_rows(ColumnSumsOfRows<tile_n>& sums,
+                         float (&of_warp)[warpgroup / warp_size][widest_columns]) {
+  using Rows = RowSums<4, 16>;
+  static_assert(Rows::count == 2, "a pair of columns in each lane");
+#pragma unroll
+  for (int p = 0; p < tile_n / piece_columns; ++p) {
+    const int pair = Rows::add(sums[p]) / 2;
+    store(of_warp[threadIdx.x % warpgroup / warp_size] + p * piece_columns + pair * 8 +
+              threadIdx.x % 4 * 2,
+          Elements<float, 2>{sums[p][0], sums[p][1]});
+  }
+}
+__device__ inline float over_warps(const float (&of_warp)[warpgroup / warp_size][widest_columns],
+                                   int c) {
+  float sum = 0;
+#pragma unroll
+  for (const auto& warp : of_warp) sum += warp[c];
+  return sum;
+}
+
+__device__ inline void wait_for_consumers() { bar_sync(1 + consumers, consumers * warpgroup); }
+
+struct AcrossBlocks {
+  float* partial;     // [blocks of the same columns, numbers of a Value, N]
+  unsigned* arrived;  // [tiles_n] counters, zeros
+  int N;
+
+  // Called by all threads of the consumers, with the value of the block's column of this thread
+  // (its number among theirs). Kind as in LastBlock: Value, of floats, merge() and finish().
+  template <int tile_n, class Kind>
+  __device__ void merge_blocks(const Kind& kind, const typename Kind::Value& mine,
+                               bool& is_last) const {
+    constexpr int numbers = sizeof mine / sizeof(float);
+    const int tiles = ceil_div(N, tile_n), tile = static_cast<int>(blockIdx.x) % tiles;
+    const int blocks = static_cast<int>(gridDim.x) / tiles;
+    const int c = static_cast<int>(threadIdx.x) - warpgroup, column = tile * tile_n + c;
+    const bool has_column = c < tile_n && column < N;
+    const auto each = [&](int block, auto use) {
+#pragma unroll
+      for (int i = 0; i < numbers; ++i)
+        use(partial[(int64_t{block} * numbers + i) * N + column], i);
+    };
+    float x[numbers];
+    std::memcpy(x, &mine, sizeof x);
+    if (has_column)
+      each(static_cast<int>(blockIdx.x) / tiles, [&](float& to, int i) { to = x[i]; });
+    __threadfence();
+    wait_for_consumers();
+    if (c == 0) is_last = atomicAdd(arrived + tile, 1u) == static_cast<unsigned>(blocks - 1);
+    wait_for_consumers();
+    if (!is_last) return;
+    __threadfence();
+    if (c == 0) arrived[tile] = 0;
+    if (!has_column) return;
+    typename Kind::Value all{};
+#pragma unroll 4
+    for (int block = 0; block < blocks; ++block) {
+      each(block, [&](const float& from, int i) { x[i] = from; });
+      typename Kind::Value of_block;
+      std::memcpy(&of_block, x, sizeof x);
+      merge(all, of_block);
+    }
+    kind.finish(column, all);
+  }
+};
+
 // ---- out = sums gelu'(h + bias), and its column sums ------------------------------------------
-// A block's items have the same columns, whose sums stay in registers from item to item. At the
-// end each block stores them, and the last block of these columns adds up all blocks' in order.
+struct BiasGradient {
+  struct Value {
+    float sum;
+    __device__ friend void merge(Value& a, const Value& b) { a.sum += b.sum; }
+  };
+  float* dbias;  // [N]  = or +=, by accumulate
+  bool accumulate;
+  __device__ void finish(int c, const Value& of) const { set_or_add(dbias[c], of.sum, accumulate); }
+};
+
 template <class T>
 struct TimesGeluSlope {
   static constexpr bool sums_of_a = false, same_columns = true;
-  static constexpr int widest = 128;
+  static constexpr int widest = widest_columns;
   CUtensorMap out, h;  // [M, N] T in boxes of [tile_m, 64]
   Bias<T> bias;
-  float* column_sums;  // [N] (+)= of out before it is rounded
-  float* partial;      // [blocks of the same columns, N]
-  unsigned* arrived;   // [tiles_n] counters, zeros
-  bool accumulate;
+  BiasGradient gradient;  // of out before it is rounded
+  AcrossBlocks blocks;
 
   template <int tile_n>
-  struct Carried {  // of each piece, the sums of columns 8 j + Sums::column(), and the next
-    float total[tile_n / piece_columns][16];
+  struct Carried {
+    ColumnSumsOfRows<tile_n> sums;
   };
   template <int tile_m>
   struct Shared {
     Piece<tile_m> piece[2];  // h, then out in its place
-    float column_sums[warpgroup / warp_size][widest];
+    float of_warp[warpgroup / warp_size][widest];
     uint64_t has_h[2];  // mbarriers
-    bool last;          // of the blocks; the first consumer's
+    bool is_last;       // the first consumer's
     __device__ void prepare() {
       for (uint64_t& b : has_h) mbarrier_init(&b, 1);
     }
@@ -233,7 +316,7 @@ struct TimesGeluSlope {
       const auto bias_of = bias.piece(column);
       if (p + 1 < pieces && first_of_consumer()) fetch(p + 1);
       mbarrier_wait_parity(&s.has_h[number % 2], number / 2 % 2);
-      float(&total)[16] = carried.total[p];
+      float(&total)[16] = carried.sums[p];
       for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* at) {
         const float* const x = sums.of[m] + 4 * (8 * p + j);
         uint32_t pairs[4];
@@ -258,45 +341,14 @@ struct TimesGeluSlope {
   __device__ void finish(Carried<tile_n>& carried, Shared<tile_m> (&s)[consumers],
                          int consumer) const {
     wait_for_stores();
-    using Rows = RowSums<4, 16>;
-    static_assert(Rows::count == 2, "a pair of columns in each lane");
-#pragma unroll
-    for (int p = 0; p < tile_n / piece_columns; ++p) {
-      float(&total)[16] = carried.total[p];
-      const int pair = Rows::add(total) / 2;
-      bv::BAREVISION_GPU::store(s[consumer].column_sums[threadIdx.x % warpgroup / warp_size] +
-                                    p * piece_columns + pair * 8 + threadIdx.x % 4 * 2,
-                                Elements<float, 2>{total[0], total[1]});
-    }
+    add_rows<tile_n>(carried.sums, s[consumer].of_warp);
     wait_for_consumers();
-    const int tiles = ceil_div(bias.N, tile_n), tile = static_cast<int>(blockIdx.x) % tiles;
-    const int blocks = static_cast<int>(gridDim.x) / tiles;
-    const int c = static_cast<int>(threadIdx.x) - warpgroup, column = tile * tile_n + c;
-    const bool mine = c < tile_n && column < bias.N;
-    if (mine) {
-      float sum = 0;
-#pragma unroll
-      for (const auto& of : s)
-#pragma unroll
-        for (const auto& warp : of.column_sums) sum += warp[c];
-      partial[int64_t{blockIdx.x} / tiles * bias.N + column] = sum;
-    }
-    __threadfence();
-    wait_for_consumers();
-    if (c == 0) s->last = atomicAdd(arrived + tile, 1u) == static_cast<unsigned>(blocks - 1);
-    wait_for_consumers();
-    if (!s->last) return;
-    __threadfence();
-    if (c == 0) arrived[tile] = 0;
-    if (!mine) return;
-    float sum = 0;
-#pragma unroll 8
-    for (int b = 0; b < blocks; ++b) sum += partial[int64_t{b} * bias.N + column];
-    set_or_add(column_sums[column], sum, accumulate);
+    const int c = static_cast<int>(threadIdx.x) - warpgroup;
+    BiasGradient::Value mine{};
+    if (c < tile_n)
+      for (const auto& of : s) mine.sum += over_warps(of.of_warp, c);
+    blocks.merge_blocks<tile_n>(gradient, mine, s->is_last);
   }
-
- private:
-  __device__ static void wait_for_consumers() { bar_sync(1 + consumers, consumers * warpgroup); }
 };
 
 // ---- out (+)= sums in fp32 --------------------------------------------------------------------

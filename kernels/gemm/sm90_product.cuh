@@ -39,32 +39,45 @@ constexpr int shared_bytes = 227 * 1024;     // of a block on sm_90
 constexpr int producer_registers = 24, consumer_registers = 240;
 
 // ---- Operands ---------------------------------------------------------------------------------
-// A matrix [rows, K]; its map's boxes are [tile, 64].
-struct AlongK {
+// An operand copies a tile, `tile` rows from `row` on of the step-th 64 of k, to `to`, and says
+// where in it the part-th 16 of k are. Stored contiguously along k, as [rows, 64]:
+struct KMajor {
   static constexpr Major major = Major::k;
-
-  template <int tile>
-  __device__ static void copy(char* to, const CUtensorMap& map, int row, int k, uint64_t* full) {
-    cp_async_bulk_tensor(to, map, full, {k, row});
-  }
-  // The part-th 16 of k.
   __device__ static uint64_t descriptor(const char* tile, int part) {
     return wgmma_descriptor(tile + part * wgmma_k * 2, Swizzle::b128, 8 * 128);
   }
 };
-// A matrix [K, rows]; its map's boxes are [64, 64].
-struct AlongRows {
+// Contiguously along the rows, in blocks of [64, 64 rows]:
+struct RowMajor {
   static constexpr Major major = Major::mn;
-
-  template <int tile>
-  __device__ static void copy(char* to, const CUtensorMap& map, int row, int k, uint64_t* full) {
-    static_assert(tile % 64 == 0);
-#pragma unroll
-    for (int i = 0; i < tile / 64; ++i)
-      cp_async_bulk_tensor(to + i * block_bytes, map, full, {row + i * 64, k});
-  }
   __device__ static uint64_t descriptor(const char* tile, int part) {
     return wgmma_descriptor(tile + part * wgmma_k * 128, Swizzle::b128, 8 * 128, block_bytes);
+  }
+  // copy(to, row) copies 64 rows.
+  template <int tile, class Copy>
+  __device__ static void each_block(char* to, int row, Copy copy) {
+    static_assert(tile % 64 == 0);
+#pragma unroll
+    for (int i = 0; i < tile / 64; ++i) copy(to + i * block_bytes, row + i * 64);
+  }
+};
+
+struct AlongK : KMajor {
+  CUtensorMap map;  // of a matrix [rows, K], in boxes of [tile, 64]
+
+  template <int tile>
+  __device__ void copy(char* to, int row, int step, uint64_t* full) const {
+    cp_async_bulk_tensor(to, map, full, {step * depth, row});
+  }
+};
+struct AlongRows : RowMajor {
+  CUtensorMap map;  // of a matrix [K, rows], in boxes of [64, 64]
+
+  template <int tile>
+  __device__ void copy(char* to, int row, int step, uint64_t* full) const {
+    each_block<tile>(to, row, [&](char* block, int first) {
+      cp_async_bulk_tensor(block, map, full, {first, step * depth});
+    });
   }
 };
 
@@ -102,7 +115,8 @@ struct Product {
   static_assert(tile_n % 64 == 0, "boxes of 64");
   static constexpr bool same_columns = Epilogue::same_columns;
   struct Arguments {
-    CUtensorMap a, b;
+    A a;
+    B b;
     Division division;
     Epilogue epilogue;
   };
@@ -178,8 +192,8 @@ struct Product {
         uint64_t* const full = &s.full[at.stage];
         mbarrier_wait_parity(&s.empty[at.stage], at.parity ^ 1);  // passes in the first round
         mbarrier_arrive_expect_tx(full, sizeof(Stage));
-        A::template copy<tile_m>(stage.a, arguments.a, t.m, k * depth, full);
-        B::template copy<tile_n>(stage.b, arguments.b, t.n, k * depth, full);
+        arguments.a.template copy<tile_m>(stage.a, t.m, k, full);
+        arguments.b.template copy<tile_n>(stage.b, t.n, k, full);
       }
     }
   }

@@ -8,12 +8,11 @@
 // h, multiplies by the slope, and adds up the columns.
 // out and dinp =; dweight and dbias = or += by accumulate. Each sum is rounded to 16 bits once.
 #include <algorithm>
-#include <stdexcept>
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/hopper/hopper_kernels.h"
-#include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/gemm/sm90_epilogue.cuh"
+#include "kernels/gemm/sm90_tiles.h"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -24,21 +23,6 @@ bool fits(DType dtype, const LinearShape& s) {
   return dtype != DType::fp32 && s.N % 8 == 0 && s.K % 8 == 0;
 }
 
-// A row-major matrix [rows, columns] in boxes of [box_rows, 64].
-CUtensorMap matrix_map(DType dtype, const void* matrix, int rows, int columns, unsigned box_rows) {
-  const MadeMap made =
-      make_map(TiledTensor{.address = matrix,
-                           .type = dtype == DType::fp16 ? ElementType::f16 : ElementType::bf16,
-                           .rank = 2,
-                           .size = {unsigned(columns), unsigned(rows)},
-                           .stride = {size_of(dtype) * columns},
-                           .box = {depth, box_rows},
-                           .swizzle = Swizzle::b128});
-  if (made.why != NoMap::fits)
-    throw std::logic_error(std::string("linear, a matrix for TMA: ") + str(made.why));
-  return made.map;
-}
-
 // ---- Tiles ------------------------------------------------------------------------------------
 constexpr int tile_rows = 128;  // of activations
 
@@ -46,41 +30,6 @@ template <class T, class B, class Epilogue, int tile_n>
 using Activation = Product<T, AlongK, B, Epilogue, tile_rows, tile_n>;
 template <class T, int tile_m, int tile_n>
 using Gradient = Product<T, AlongRows, AlongRows, ToFp32, tile_m, tile_n>;
-
-// The size of tiles of out [M, N] with the least work of the busiest block; the first of equals.
-struct Tile {
-  int m, n;
-};
-Tile best_tile(std::initializer_list<Tile> tiles, int M, int N, int sms) {
-  // A step's clocks: 4096 flops and 32 bytes from L2 in each (bench/roofline), the slower of both.
-  const auto step = [](const Tile& t) { return std::max(t.m * t.n / 32, 4 * (t.m + t.n)); };
-  const auto work = [&](const Tile& t) {
-    return double(ceil_div(ceil_div(M, t.m) * ceil_div(N, t.n), sms)) * step(t);
-  };
-  return *std::ranges::min_element(tiles, {}, work);
-}
-
-Division divide(const Tile& tile, int M, int N, int K, int parts = 1) {
-  const int steps = ceil_div(K, depth), part_steps = ceil_div(steps, parts);
-  return {.tiles_m = ceil_div(M, tile.m),
-          .tiles_n = ceil_div(N, tile.n),
-          .steps = steps,
-          .parts = ceil_div(steps, part_steps),
-          .part_steps = part_steps};
-}
-
-// A block on each SM; with the same columns in all of a block's items, in whole rows of tiles.
-template <bool same_columns>
-int blocks_of(const Division& d, const DeviceProps& props) {
-  if (!same_columns) return std::min(d.items(), props.sms);
-  return std::min(d.tiles_m, std::max(1, props.sms / d.tiles_n)) * d.tiles_n;
-}
-template <class Product>
-void launch_product(const typename Product::Arguments& arguments, const DeviceProps& props,
-                    cudaStream_t stream) {
-  launch<sm90_product<Product>>(blocks_of<Product::same_columns>(arguments.division, props),
-                                threads, sizeof(typename Product::Shared), stream, arguments);
-}
 
 // ---- forward, input's gradient ----------------------------------------------------------------
 // a [M, K] b, with b of [N, K] or, if B is AlongRows, [K, N].
@@ -107,9 +56,10 @@ void run_activation(const Factors& f, const Epilogue& epilogue, const DeviceProp
   const Tile tile = activation_tile<Epilogue>(f.M, f.N, props);
   const auto with = [&]<int tile_n>() {
     launch_product<Activation<T, B, Epilogue, tile_n>>(
-        {.a = matrix_map(f.dtype, f.a, f.M, f.K, tile_rows),
-         .b = B::major == Major::k ? matrix_map(f.dtype, f.b, f.N, f.K, tile_n)
-                                   : matrix_map(f.dtype, f.b, f.K, f.N, 64),
+        {.a = {{}, matrix_map(f.dtype, f.a, f.M, f.K, tile_rows)},
+         .b = {{},
+               B::major == Major::k ? matrix_map(f.dtype, f.b, f.N, f.K, tile_n)
+                                    : matrix_map(f.dtype, f.b, f.K, f.N, 64)},
          .division = divide(tile, f.M, f.N, f.K),
          .epilogue = epilogue},
         props, stream);
@@ -130,18 +80,9 @@ struct WeightDivision {
   Tile tile;
   Division division;
 };
-// The parts with the least steps of the busiest block, each of 16 or more, since adding up shorter
-// ones costs more; storing an item's sums takes as long as three.
 WeightDivision weight_division(const LinearShape& s, const DeviceProps& props) {
   const Tile tile = best_tile({{128, 192}, {128, 128}, {64, 64}}, s.N, s.K, 1);
-  const auto work = [&](int parts) {
-    const Division d = divide(tile, s.N, s.K, s.M, parts);
-    return ceil_div(d.items(), props.sms) * (d.part_steps + 3);
-  };
-  int best = 1;
-  for (int parts = 2; parts <= ceil_div(s.M, depth) / 16; ++parts)
-    if (work(parts) < work(best)) best = parts;
-  return {tile, divide(tile, s.N, s.K, s.M, best)};
+  return {tile, divide_into_parts(tile, s.N, s.K, s.M, props.sms)};
 }
 
 }  // namespace
@@ -202,8 +143,8 @@ void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
   by_16_bits(op.dtype, [&]<class T>() {
     const auto with = [&]<int tile_m, int tile_n>() {
       launch_product<Gradient<T, tile_m, tile_n>>(
-          {.a = matrix_map(op.dtype, op.dout, M, N, 64),
-           .b = matrix_map(op.dtype, op.inp, M, K, 64),
+          {.a = {{}, matrix_map(op.dtype, op.dout, M, N, 64)},
+           .b = {{}, matrix_map(op.dtype, op.inp, M, K, 64)},
            .division = division,
            .epilogue = {.out = direct ? op.dweight : partial,
                         .sum_of_a = direct || !op.dbias ? op.dbias : partial + weights,
@@ -266,15 +207,14 @@ void HopperKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) 
   const auto [M, N, K] = op.shape;
   const Factors f{op.dout, op.weight, M, K, N, op.dtype};
   by_16_bits(op.dtype, [&]<class T>() {
-    run_activation<T, AlongRows>(f,
-                                 TimesGeluSlope<T>{.out = activation_map(f, op.dinp),
-                                                   .h = activation_map(f, op.inp),
-                                                   .bias = bias_of<T>(op.bias, K),
-                                                   .column_sums = op.dbias,
-                                                   .partial = static_cast<float*>(op.workspace),
-                                                   .arrived = props_.arrived,
-                                                   .accumulate = op.accumulate},
-                                 props_, stream);
+    run_activation<T, AlongRows>(
+        f,
+        TimesGeluSlope<T>{.out = activation_map(f, op.dinp),
+                          .h = activation_map(f, op.inp),
+                          .bias = bias_of<T>(op.bias, K),
+                          .gradient = {op.dbias, op.accumulate},
+                          .blocks = {static_cast<float*>(op.workspace), props_.arrived, K}},
+        props_, stream);
   });
 }
 

@@ -65,7 +65,10 @@ struct Rows {
   static std::vector<std::string> hopper_operations() {
     std::vector<std::string> names;
     const auto add = [&]<class Op>(Op op) {
-      if (HopperOps::has<Op>) names.push_back(Fields(op).operation);
+      if constexpr (HopperOps::has<Op>) {
+        if constexpr (requires { op.shape.groups; }) op.shape.stride = op.shape.groups = 1;
+        names.push_back(Fields(op).operation);
+      }
     };
     (add(Ops{}), ...);
     return names;

@@ -14,7 +14,8 @@ struct OperationList {
 // The operations that have such kernels. To add one, name it here and define its takes(),
 // workspace() and run() in NAME_sm90.cu.
 using HopperOps = OperationList<LinearForward, LinearBackwardInput, LinearBackwardWeight,
-                                LinearGeluForward, GeluLinearBackwardInput>;
+                                LinearGeluForward, GeluLinearBackwardInput, ConvForward,
+                                ConvBackwardInput, ConvBackwardInputSums, ConvBackwardWeight>;
 
 class HopperKernels {
  public:

@@ -1,0 +1,279 @@
+// Ends of Hopper's convolutions (kernels/gemm/sm90_epilogue.cuh): batch norm's statistics are taken
+// from the tile while it is rounded and stored.
+#pragma once
+#include "kernels/cuda/moments.cuh"
+#include "kernels/cuda/norm_sums.cuh"
+#include "kernels/gemm/sm90_epilogue.cuh"
+
+namespace bv::BAREVISION_GPU::sm90 {
+
+// The first row and column of a thread's pair in for_each_square's j, of its i-th register.
+__device__ inline int square_row(int m, int i) {
+  return m * wgmma_m + i % 2 * 8 + Sums<64, 64>::row();
+}
+__device__ inline int square_column(int j, int i) {
+  return 8 * (j + i / 2) + Sums<64, 64>::column();
+}
+
+// ---- out = sums, and their moments ------------------------------------------------------------
+// Of the rounded values: sums of x - shift and of its square, with the first tile's mean for a
+// shift, so that nothing cancels.
+template <class T>
+struct StoreWithMoments {
+  static constexpr bool sums_of_a = false, same_columns = true;
+  static constexpr int widest = widest_columns;
+  CUtensorMap out;       // [M, N] T in boxes of [tile_m, 64]
+  MergeMoments moments;  // moments is null: not wanted
+  AcrossBlocks blocks;
+
+  struct Kind {
+    using Value = Moments;
+    MergeMoments of;
+    __device__ void finish(int c, const Moments& all) const { of.finish(c, all); }
+  };
+
+  template <int tile_n>
+  struct Carried {
+    ColumnSumsOfRows<tile_n> sums, squares;  // of x - shift
+    int rows;
+  };
+  template <int tile_m>
+  struct Shared {
+    Piece<tile_m> piece[2];
+    float of_warp[2][warpgroup / warp_size][widest];
+    float shift[widest];
+    int rows;
+    bool is_last;  // the first consumer's
+    __device__ void prepare() {}
+  };
+
+  template <int tile_m, int tile_n>
+  __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Carried<tile_n>& carried,
+                        Shared<tile_m>& s, int consumer, int turn) const {
+    constexpr int pieces = tile_n / piece_columns;
+    const bool wanted = moments.moments != nullptr;
+    const int left = moments.rows - t.m;  // rows past the last don't count
+    if (wanted && turn == 0) choose_shift(sums, min(left, tile_m), carried, s, consumer);
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      Piece<tile_m>& piece = s.piece[(turn * pieces + p) % 2];
+      if (first_of_consumer())
+        cp_async_bulk_wait_group_read<1>();  // the piece before the last has left
+      wait_for_consumer(consumer);
+      const float* const shift = s.shift + p * piece_columns;
+      for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* to) {
+        const float* const x = sums.of[m] + 4 * (8 * p + j);
+        uint32_t pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          pairs[i] = cvt_rn_x2<T>(x[2 * i], x[2 * i + 1]);
+          if (!wanted || square_row(m, i) >= left) continue;
+          const auto rounded = floats_of<T>(pairs[i]);
+          const auto from = load<2>(shift + square_column(j, i));
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            const int at = 2 * (j + i / 2) + k;
+            const float d = rounded.at[k] - from.at[k];
+            carried.sums[p][at] += d;
+            carried.squares[p][at] = fmaf(d, d, carried.squares[p][at]);
+          }
+        }
+        stmatrix_x4(to, pairs);
+      });
+      end_of_pieces(consumer);
+      leave(out, piece, t.m, t.n + p * piece_columns);
+    }
+    carried.rows += min(left, tile_m);
+  }
+
+  template <int tile_n, int tile_m>
+  __device__ void finish(Carried<tile_n>& carried, Shared<tile_m> (&s)[consumers],
+                         int consumer) const {
+    wait_for_stores();
+    if (!moments.moments) return;
+    Shared<tile_m>& own = s[consumer];
+    add_rows<tile_n>(carried.sums, own.of_warp[0]);
+    add_rows<tile_n>(carried.squares, own.of_warp[1]);
+    if (first_of_consumer()) own.rows = carried.rows;
+    wait_for_consumers();
+    const int c = static_cast<int>(threadIdx.x) - warpgroup;
+    Moments mine{};
+    if (c < tile_n)
+      for (const auto& of : s) {
+        if (of.rows == 0) continue;
+        const auto count = static_cast<float>(of.rows), sum = over_warps(of.of_warp[0], c);
+        const float mean = sum / count;
+        merge(mine, {count, of.shift[c] + mean, fmaf(-sum, mean, over_warps(of.of_warp[1], c))});
+      }
+    blocks.merge_blocks<tile_n>(Kind{moments}, mine, s->is_last);
+  }
+
+ private:
+  template <int tile_m, int tile_n>
+  __device__ static void choose_shift(const Sums<tile_m, tile_n>& sums, int rows,
+                                      Carried<tile_n>& carried, Shared<tile_m>& s, int consumer) {
+    auto& of_rows = carried.sums;  // zeros, as they are to be afterwards
+#pragma unroll
+    for (int i = 0; i < tile_n / 2; ++i)
+#pragma unroll
+      for (int m = 0; m < sums.blocks; ++m)  // rows past the last are zeros
+        of_rows[i / 32][i % 32 / 4 * 2 + i % 2] += sums.of[m][i];
+    add_rows<tile_n>(of_rows, s.of_warp[0]);
+    wait_for_consumer(consumer);
+    const int c = threadIdx.x % warpgroup;
+    if (c < tile_n) s.shift[c] = over_warps(s.of_warp[0], c) / static_cast<float>(rows);
+    wait_for_consumer(consumer);
+    for (auto& piece : of_rows)
+      for (float& sum : piece) sum = 0;
+  }
+};
+
+// ---- out = sums + add, and batch norm's backward sums -------------------------------------------
+// With the batch norm that computed the convolution's inp (BatchNormBackwardSums), whose own inp is
+// read beside: out is its dout, or with relu_mask its g.
+struct NormOfInput {
+  const uint64_t* relu_mask;                 // bits of y > 0; null: y is recomputed
+  const float *mean, *rstd, *weight, *bias;  // [N]
+  bool relu;
+};
+
+template <class T>
+struct StoreInputGradient {
+  static constexpr bool sums_of_a = false, same_columns = true;
+  static constexpr int widest = widest_columns;
+  CUtensorMap out, add, inp;  // [M, N] T in boxes of [tile_m, 64]
+  bool adds, has_norm;        // else add, and inp, norm, sums and blocks, are not used
+  int M;
+  NormOfInput norm;
+  NormSums sums;
+  AcrossBlocks blocks;
+
+  template <int tile_n>
+  struct Carried {
+    ColumnSumsOfRows<tile_n> g, g_d;  // sums of g and of g * (inp - mean)
+  };
+  template <int tile_m>
+  struct Shared {
+    Piece<tile_m> out, inp;  // out: add at first
+    float of_warp[2][warpgroup / warp_size][widest];
+    float mean[widest], scale[widest], bias[widest];
+    uint64_t full;  // mbarrier of add and inp
+    bool is_last;   // the first consumer's
+    __device__ void prepare() { mbarrier_init(&full, 1); }
+  };
+
+  template <int tile_m, int tile_n>
+  __device__ void store(const Sums<tile_m, tile_n>& product, const Item& t,
+                        Carried<tile_n>& carried, Shared<tile_m>& s, int consumer, int turn) const {
+    constexpr int blocks_m = Sums<tile_m, tile_n>::blocks;
+    const int pieces = ceil_div(min(tile_n, blocks.N - t.n), piece_columns);
+    if (has_norm && turn == 0) {
+      load_norm<tile_n>(t.n, s);
+      wait_for_consumer(consumer);
+    }
+#pragma unroll
+    for (int p = 0; p < tile_n / piece_columns; ++p) {
+      if (p >= pieces) break;
+      const int column = t.n + p * piece_columns;
+      wait_for_stores();
+      if (adds || has_norm) {
+        if (first_of_consumer()) fetch(s, t.m, column);
+        mbarrier_wait_parity(&s.full, (turn * pieces + p) % 2);
+      } else {
+        wait_for_consumer(consumer);
+      }
+      for_each_square<blocks_m>(s.out, [&](int m, int j, uint4* at) {
+        const float* const x = product.of[m] + 4 * (8 * p + j);
+        uint32_t pairs[4], of_inp[4];
+        if (adds) ldmatrix_x4(pairs, at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          Elements<float, 2> before{};
+          if (adds) before = floats_of<T>(pairs[i]);
+          pairs[i] = cvt_rn_x2<T>(x[2 * i] + before.at[0], x[2 * i + 1] + before.at[1]);
+        }
+        if (has_norm) {
+          ldmatrix_x4(of_inp, s.inp.at + (at - s.out.at));
+          uint32_t on[2] = {~0u, ~0u};
+          if (norm.relu_mask)
+            for (int i = 0; i < 2; ++i) on[i] = mask_of(t.m + square_row(m, i), column + 8 * j);
+          add_up<tile_n>(pairs, of_inp, on, j, p, s, carried);
+        }
+        stmatrix_x4(at, pairs);
+      });
+      end_of_pieces(consumer);
+      leave(out, s.out, t.m, column);
+    }
+  }
+
+  template <int tile_n, int tile_m>
+  __device__ void finish(Carried<tile_n>& carried, Shared<tile_m> (&s)[consumers],
+                         int consumer) const {
+    wait_for_stores();
+    if (!has_norm) return;
+    add_rows<tile_n>(carried.g, s[consumer].of_warp[0]);
+    add_rows<tile_n>(carried.g_d, s[consumer].of_warp[1]);
+    wait_for_consumers();
+    const int c = static_cast<int>(threadIdx.x) - warpgroup;
+    const int column = static_cast<int>(blockIdx.x) % ceil_div(blocks.N, tile_n) * tile_n + c;
+    NormSums::Value mine{};
+    if (c < tile_n && column < blocks.N) {
+      for (const auto& of : s)
+        mine.g += over_warps(of.of_warp[0], c), mine.g_xhat += over_warps(of.of_warp[1], c);
+      mine.g_xhat *= norm.rstd[column];
+    }
+    blocks.merge_blocks<tile_n>(sums, mine, s->is_last);
+  }
+
+ private:
+  template <int tile_m>
+  __device__ void fetch(Shared<tile_m>& s, int row, int column) const {
+    mbarrier_arrive_expect_tx(&s.full, (adds + has_norm) * sizeof(Piece<tile_m>));
+    if (adds) cp_async_bulk_tensor(s.out.at, add, &s.full, {column, row});
+    if (has_norm) cp_async_bulk_tensor(s.inp.at, inp, &s.full, {column, row});
+  }
+
+  // The columns' constants.
+  template <int tile_n, int tile_m>
+  __device__ void load_norm(int first, Shared<tile_m>& s) const {
+    const int c = threadIdx.x % warpgroup, column = first + c;
+    if (c >= tile_n || column >= blocks.N) return;
+    s.mean[c] = norm.mean[column];
+    s.scale[c] = norm.rstd[column] * norm.weight[column];
+    s.bias[c] = norm.bias[column];
+  }
+
+  // relu_mask's bits of 16 columns of a row; rows past the last add zeros.
+  __device__ uint32_t mask_of(int row, int column) const {
+    const size_t byte = relu_mask_byte(M, min(row, M - 1), column);
+    return reinterpret_cast<const uint16_t*>(norm.relu_mask)[byte / 2];
+  }
+
+  // `pairs`: d, the rounded sums; with relu_mask they become g.
+  template <int tile_n, int tile_m>
+  __device__ void add_up(uint32_t (&pairs)[4], const uint32_t (&of_inp)[4], const uint32_t (&on)[2],
+                         int j, int p, const Shared<tile_m>& s, Carried<tile_n>& carried) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int in_piece = square_column(j, i), c = p * piece_columns + in_piece;
+      const auto d = floats_of<T>(pairs[i]), x = floats_of<T>(of_inp[i]);
+      const auto mean = load<2>(s.mean + c), scale = load<2>(s.scale + c);
+      const auto bias = load<2>(s.bias + c);
+      Elements<float, 2> g;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int at = 2 * (j + i / 2) + k;
+        const float from_mean = x.at[k] - mean.at[k];
+        const bool passes = norm.relu_mask ? on[i % 2] >> (in_piece % 16 + k) & 1
+                            : norm.relu    ? fmaf(from_mean, scale.at[k], bias.at[k]) > 0
+                                           : true;
+        g.at[k] = passes ? d.at[k] : 0;
+        carried.g[p][at] += g.at[k];
+        carried.g_d[p][at] = fmaf(g.at[k], from_mean, carried.g_d[p][at]);
+      }
+      if (norm.relu_mask) pairs[i] = cvt_rn_x2<T>(g.at[0], g.at[1]);
+    }
+  }
+};
+
+}  // namespace bv::BAREVISION_GPU::sm90
