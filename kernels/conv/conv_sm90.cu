@@ -201,7 +201,7 @@ bool HopperKernels::takes(const ConvForward& op) const {
 }
 template <>
 size_t HopperKernels::workspace(const ConvForward& op) {
-  return op.batch_stats ? statistics_bytes(plan<false>(op.shape, props_), props_, 3) : 0;
+  return statistics_bytes(plan<false>(op.shape, props_), props_, 3);
 }
 template <>
 void HopperKernels::run(const ConvForward& op, cudaStream_t stream) {
@@ -227,8 +227,7 @@ size_t HopperKernels::workspace(const ConvBackwardInput&) {
 }
 template <>
 void HopperKernels::run(const ConvBackwardInput& op, cudaStream_t stream) {
-  by_16_bits(op.dtype,
-             [&]<class T>() { run_input_gradient<T>(op, nullptr, props_, stream); });
+  by_16_bits(op.dtype, [&]<class T>() { run_input_gradient<T>(op, nullptr, props_, stream); });
 }
 
 template <>

@@ -9,7 +9,7 @@ namespace bv::BAREVISION_GPU::sm90 {
 
 // The taps of a filter, or of a part of it, with which out's pixels are computed, row by row.
 struct Taps {
-  int blocks, width;  // of 64 channels; taps in a row
+  int blocks, width;       // of 64 channels; taps in a row
   int first, down, right;  // tap (i, j) is number first + i down + j right of the filter
   Divisor by_blocks, by_width;
 
@@ -37,9 +37,9 @@ struct Pixels {
     if (is_matrix) return cp_async_bulk_tensor(to, map, full, {tap.channel, pixel});
     const int image = by_image.divide(pixel), rest = pixel - image * (Y * X);
     const int y = by_row.divide(rest), x = rest - y * X;
-    cp_async_bulk_tensor_im2col(
-        to, map, full, {tap.channel, x * stride + first_x, y * stride + first_y, image},
-        {static_cast<uint16_t>(tap.j), static_cast<uint16_t>(tap.i)});
+    cp_async_bulk_tensor_im2col(to, map, full,
+                                {tap.channel, x * stride + first_x, y * stride + first_y, image},
+                                {static_cast<uint16_t>(tap.j), static_cast<uint16_t>(tap.i)});
   }
 };
 

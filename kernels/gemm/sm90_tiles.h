@@ -19,7 +19,8 @@ inline CUtensorMap map_or_throw(const MadeMap& made, const char* what) {
 }
 
 // A row-major matrix [rows, columns] in boxes of [box_rows, 64].
-inline CUtensorMap matrix_map(DType dtype, const void* matrix, int rows, int columns, unsigned box_rows) {
+inline CUtensorMap matrix_map(DType dtype, const void* matrix, int rows, int columns,
+                              unsigned box_rows) {
   return map_or_throw(make_map(TiledTensor{.address = matrix,
                                            .type = element_type(dtype),
                                            .rank = 2,
