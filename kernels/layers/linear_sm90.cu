@@ -11,8 +11,8 @@
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/hopper/hopper_kernels.h"
-#include "kernels/gemm/sm90_epilogue.cuh"
 #include "kernels/gemm/sm90_tiles.h"
+#include "kernels/layers/linear_sm90_epilogue.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
