@@ -1,10 +1,11 @@
 // Convolution on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, one group,
 // with C and K multiples of 8, since TMA's rows begin at multiples of 16 bytes:
-//   forward  out[pixels, K]     = image of inp, [pixels, taps C]      filter^T
-//                                 moments of out as it is rounded
-//   input    dinp[pixels, C]    = add + image of dout, [pixels, taps K]   filter along its C
-//                                 batch norm's backward sums; stride 1
-//   weight   dweight[K, taps C] (+)= dout^T       image of inp, [pixels, taps C]; C a multiple of 64
+//   forward  out[pixels, K]     = image of inp [pixels, taps C]  filter[K, taps C]^T
+//            moments of out as it is rounded
+//   input    dinp[pixels, C]    = add + image of dout [pixels, taps K]  filter[taps K, C]
+//            and batch norm's backward sums; stride 1
+//   weight   dweight[K, taps C] (+)= dout[pixels, K]^T  image of inp [pixels, taps C]
+//            C a multiple of 64
 // The image's matrix is never written out: TMA's im2col reads it tap by tap (conv_sm90.cuh).
 #include "kernels/conv/conv_sm90.cuh"
 #include "kernels/conv/conv_sm90_epilogue.cuh"
@@ -24,7 +25,8 @@ bool fits(DType dtype, const ConvShape& s) {
   constexpr double most = double(int64_t{1} << 31);
   return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 && s.stride <= 8 &&
          std::max(s.R, s.S) <= 32 && s.padding <= 32 && double(s.N) * s.H * s.W < most &&
-         double(s.N) * s.P() * s.Q() < most && double(s.R) * s.S * std::max(s.C, s.K) < most;
+         double(s.N) * s.P() * s.Q() < most && double(s.R) * s.S * std::max(s.C, s.K) < most &&
+         std::max(s.C, s.K) <= DeviceProps::counters;
 }
 // A step is 64 channels: with fewer than 32, most of it would be zeros.
 constexpr int min_channels = 32;
@@ -101,7 +103,7 @@ CUtensorMap filter_map(DType dtype, const void* filter, const ConvShape& s, unsi
 
 // ---- forward, input's gradient ------------------------------------------------------------------
 // How out's pixels, [M, N], are computed from an image; forward or the input's gradient.
-struct Product1 {
+struct ConvProduct {
   Geometry geometry;
   Axis y, x;
   int M, N, channels;
@@ -109,7 +111,7 @@ struct Product1 {
   Division division;
 };
 template <bool input_gradient>
-Product1 plan(const ConvShape& s, const DeviceProps& props) {
+ConvProduct plan(const ConvShape& s, const DeviceProps& props) {
   const Geometry g = geometry_of(s, input_gradient);
   const Axis y = axis<input_gradient>(0, s.R, g.H, g.Y, s.stride, s.padding);
   const Axis x = axis<input_gradient>(0, s.S, g.W, g.X, s.stride, s.padding);
@@ -118,12 +120,18 @@ Product1 plan(const ConvShape& s, const DeviceProps& props) {
   const int steps = y.taps * x.taps * ceil_div(channels, depth);
   return {g, y, x, g.pixels, N, channels, tile, divide(tile, g.pixels, N, steps * depth)};
 }
-size_t statistics_bytes(const Product1& p, const DeviceProps& props, int numbers) {
+// Padding may be all that any pixel reads.
+bool has_taps(const ConvShape& s) {
+  const Geometry g = geometry_of(s, false);
+  return axis<false>(0, s.R, g.H, g.Y, s.stride, s.padding).taps > 0 &&
+         axis<false>(0, s.S, g.W, g.X, s.stride, s.padding).taps > 0;
+}
+size_t statistics_bytes(const ConvProduct& p, const DeviceProps& props, int numbers) {
   return sizeof(float) * blocks_of<true>(p.division, props) / p.division.tiles_n * numbers * p.N;
 }
 
 template <class T, class B, class Epilogue>
-void run_product(const Product1& p, DType dtype, const ConvShape& s, const void* image,
+void run_product(const ConvProduct& p, DType dtype, const ConvShape& s, const void* image,
                  const void* filter, const Epilogue& epilogue, const DeviceProps& props,
                  cudaStream_t stream) {
   const Geometry& g = p.geometry;
@@ -141,7 +149,7 @@ void run_product(const Product1& p, DType dtype, const ConvShape& s, const void*
   if (p.tile.n == 128) return with.template operator()<128>();
   with.template operator()<64>();
 }
-CUtensorMap out_map(const Product1& p, DType dtype, const void* out) {
+CUtensorMap out_map(const ConvProduct& p, DType dtype, const void* out) {
   return matrix_map(dtype, out, p.M, p.N, tile_pixels);
 }
 
@@ -149,7 +157,7 @@ CUtensorMap out_map(const Product1& p, DType dtype, const void* out) {
 template <class T>
 void run_input_gradient(const ConvBackwardInput& op, const ConvBackwardInputSums* with_sums,
                         const DeviceProps& props, cudaStream_t stream) {
-  const Product1 p = plan<true>(op.shape, props);
+  const ConvProduct p = plan<true>(op.shape, props);
   StoreInputGradient<T> epilogue{.out = out_map(p, op.dtype, op.dinp),
                                  .adds = op.add != nullptr,
                                  .has_norm = with_sums != nullptr,
@@ -197,7 +205,7 @@ WeightProduct plan_weight(const ConvShape& s, const DeviceProps& props) {
 
 template <>
 bool HopperKernels::takes(const ConvForward& op) const {
-  return fits(op.dtype, op.shape) && op.shape.C >= min_channels;
+  return fits(op.dtype, op.shape) && op.shape.C >= min_channels && has_taps(op.shape);
 }
 template <>
 size_t HopperKernels::workspace(const ConvForward& op) {
@@ -205,7 +213,7 @@ size_t HopperKernels::workspace(const ConvForward& op) {
 }
 template <>
 void HopperKernels::run(const ConvForward& op, cudaStream_t stream) {
-  const Product1 p = plan<false>(op.shape, props_);
+  const ConvProduct p = plan<false>(op.shape, props_);
   by_16_bits(op.dtype, [&]<class T>() {
     run_product<T, Filter>(
         p, op.dtype, op.shape, op.inp, op.weight,

@@ -1,6 +1,6 @@
 // Operands of Hopper's matrix product (kernels/gemm/sm90_product.cuh) that are images and filters
-// of a convolution. A step of k is 64 channels of a tap (for the weight's gradient 64 pixels). TMA's
-// im2col copies pixels in the order of out's, moved by the tap; outside the image it writes zeros.
+// of a convolution. A step of k is 64 channels of a tap, or for the weight's gradient 64 pixels.
+// TMA's im2col copies pixels in the order of out's, moved by the tap, and zeros outside the image.
 #pragma once
 #include "kernels/gemm/conv_geometry.cuh"
 #include "kernels/gemm/sm90_product.cuh"
@@ -66,7 +66,7 @@ struct ImageAlongRows : RowMajor {
   }
 };
 
-// Of a filter [K, taps, C]. Rows: K; k: the taps' channels.
+// A filter [K, taps, C]. Rows: K; k: the taps' channels.
 struct Filter : KMajor {
   CUtensorMap map;  // in boxes of [tile, 1, 64]
   Taps taps;
@@ -77,7 +77,7 @@ struct Filter : KMajor {
     cp_async_bulk_tensor(to, map, full, {tap.channel, taps.number(tap), row});
   }
 };
-// Rows: C; k: the taps' K.
+// The same along its rows: C; k: the taps' K.
 struct FilterAlongRows : RowMajor {
   CUtensorMap map;  // in boxes of [64, 1, 64]
   Taps taps;

@@ -16,8 +16,8 @@ __device__ inline int square_column(int j, int i) {
 }
 
 // ---- out = sums, and their moments ------------------------------------------------------------
-// Of the rounded values: sums of x - shift and of its square, with the first tile's mean for a
-// shift, so that nothing cancels.
+// The moments are the rounded values': sums of x - shift and of its square, with the first tile's
+// mean for a shift, so that nothing cancels.
 template <class T>
 struct StoreWithMoments {
   static constexpr bool sums_of_a = false, same_columns = true;

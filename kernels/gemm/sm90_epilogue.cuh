@@ -68,8 +68,8 @@ __device__ inline void wait_for_stores() {
 struct Nothing {};  // is carried
 
 // ---- Columns ----------------------------------------------------------------------------------
-// What an epilogue adds up in each column of out. A block's items have the same columns: a consumer's
-// threads keep the sums of their rows in registers from item to item, for each piece of columns
+// Sums over the rows of out. A block's items have the same columns: a consumer's threads keep the
+// sums of their rows in registers from item to item, for each piece those of columns
 // 8 j + Sums::column(), and the next. At the end each block stores its own, and the last block of
 // these columns merges all of them, in their order.
 template <int tile_n>

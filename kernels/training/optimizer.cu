@@ -25,7 +25,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// What the update needs to know of the gradient; then the count and the loss scale move on.
+// The state that the update reads; then the count and the loss scale move on.
 __device__ void update_state(const GradientNorm& op, double sum) {
   const LossScaling& scaling = op.scaling;
   UpdateState s = *op.state;
