@@ -32,7 +32,7 @@ resources: check-cuda $(ptxas_logs) $(BUILD)/tests
 	@echo "running   the models' operations on simt"
 	@for arch in sm_80 sm_90; do \
 	  SIMT_ARCH=$$arch BAREVISION_LAUNCHES=$(BUILD)/launches.$$arch $(BUILD)/tests >$(BUILD)/launches.log \
-	    --gtest_filter="*ModelOperations*simt*:KernelTable/simt.conv_*$$([ $$arch = sm_90 ] || echo '-*simt_hopper*')" || { cat $(BUILD)/launches.log; exit 1; }; done
+	    --gtest_filter="*ModelOperations*simt*:KernelTable/simt.conv_*:KernelTable/simt_hopper.conv_*$$([ $$arch = sm_90 ] || echo '-*simt_hopper*')" || { cat $(BUILD)/launches.log; exit 1; }; done
 	@NVCC=$(NVCC) tests/kernels/resources $(if $(UPDATE),update,table) $(BUILD)/launches $(ptxas_logs)
 	@$(if $(UPDATE),cat tests/kernels/resources.txt,NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs))
 gpu-check:
