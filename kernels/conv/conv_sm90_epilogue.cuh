@@ -114,10 +114,13 @@ struct StoreWithMoments {
                                       Carried<tile_n>& carried, Shared<tile_m>& s, int consumer) {
     auto& of_rows = carried.sums;  // zeros, as they are to be afterwards
 #pragma unroll
-    for (int i = 0; i < tile_n / 2; ++i)
+    for (int i = 0; i < tile_n / 2; i += 2)
 #pragma unroll
-      for (int m = 0; m < sums.blocks; ++m)  // rows past the last are zeros
-        of_rows[i / 32][i % 32 / 4 * 2 + i % 2] += sums.of[m][i];
+      for (int m = 0; m < sums.blocks; ++m) {  // rows past the last are zeros
+        const auto x = floats_of<T>(cvt_rn_x2<T>(sums.of[m][i], sums.of[m][i + 1]));
+        float* const to = &of_rows[i / 32][i % 32 / 4 * 2];
+        to[0] += x.at[0], to[1] += x.at[1];
+      }
     add_rows<tile_n>(of_rows, s.of_warp[0]);
     wait_for_consumer(consumer);
     const int c = threadIdx.x % warpgroup;
