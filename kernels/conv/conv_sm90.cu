@@ -217,10 +217,9 @@ void HopperKernels::run(const ConvForward& op, cudaStream_t stream) {
   by_16_bits(op.dtype, [&]<class T>() {
     run_product<T, Filter>(
         p, op.dtype, op.shape, op.inp, op.weight,
-        StoreWithMoments<T>{
-            .out = out_map(p, op.dtype, op.out),
-            .moments = {.moments = op.batch_stats, .rows_of_part = 0, .rows = p.M, .C = p.N},
-            .blocks = {static_cast<float*>(op.workspace), props_.arrived, p.N}},
+        StoreWithMoments<T>{.out = out_map(p, op.dtype, op.out),
+                            .moments = {.moments = op.batch_stats, .rows = p.M, .C = p.N},
+                            .blocks = {static_cast<float*>(op.workspace), props_.arrived, p.N}},
         props_, stream);
   });
 }

@@ -26,12 +26,6 @@ struct StoreWithMoments {
   MergeMoments moments;  // moments is null: not wanted
   AcrossBlocks blocks;
 
-  struct Kind {
-    using Value = Moments;
-    MergeMoments of;
-    __device__ void finish(int c, const Moments& all) const { of.finish(c, all); }
-  };
-
   template <int tile_n>
   struct Carried {
     ColumnSumsOfRows<tile_n> sums, squares;  // of x - shift
@@ -105,7 +99,7 @@ struct StoreWithMoments {
         const float mean = sum / count;
         merge(mine, {count, of.shift[c] + mean, fmaf(-sum, mean, over_warps(of.of_warp[1], c))});
       }
-    blocks.merge_blocks<tile_n>(Kind{moments}, mine, s->is_last);
+    blocks.merge_blocks<tile_n>(moments, mine, s->is_last);
   }
 
  private:
