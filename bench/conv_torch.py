@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Compares our convolutions with PyTorch's (cuDNN's on a GPU, oneDNN's on a CPU): each shape, and the
-geometric mean.
+"""Compares our convolutions with PyTorch's (cuDNN's on a GPU, oneDNN's on a CPU): each shape, with its
+rates and the share of our time that memory or a matrix product alone would take (%bound), and the
+geometric means.
 
   build/bench --device cuda --dtype fp16 --model resnet50 --filter conv --json OURS.json
   build/peers/bin/python bench/conv_torch.py OURS.json --device cuda --dtype fp16 [--json OUT.json]
 
 The comparison favours the library: cuDNN tries its algorithms and takes the fastest; it computes only the
-convolution, while ours also computes the batch norm's statistics (forward), adds the shortcut's gradient
-(dinp +add) and writes a weight's gradient in fp32. fp32 is IEEE's on both sides, without TF32.
+convolution, while ours also computes the batch norm's statistics (forward) and its backward sums
+(ConvBackwardInputSums), adds the shortcut's gradient (+add) and writes a weight's gradient in fp32. fp32
+is IEEE's on both sides, without TF32.
 """
 
 import argparse
@@ -22,7 +24,12 @@ import time
 import torch
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-KINDS = {"ConvForward": "fwd", "ConvBackwardInput": "dinp", "ConvBackwardWeight": "dweight"}
+KINDS = {
+    "ConvForward": "fwd",
+    "ConvBackwardInput": "dinp",
+    "ConvBackwardInputSums": "dinp",
+    "ConvBackwardWeight": "dweight",
+}
 
 
 def parse_options():
@@ -126,25 +133,30 @@ def main():
         ours = [(sizes_of(o), o) for o in json.load(file)["operations"]]
     rows, measured = [], {}
     print(f"{library_name(options.device)}, {options.dtype}")
-    print(f"{'operation':<23} {'shape':<45} {'us':>9} {'library':>9} {'x library':>9} {'TFLOP/s':>8} {'calls':>5}")
+    print(
+        f"{'operation':<32} {'shape':<45} {'us':>9} {'TFLOP/s':>8} {'GB/s':>8} {'%bound':>6} {'library':>9}"
+        f" {'x library':>9} {'calls':>5}"
+    )
     for sizes, o in ours:
         if sizes is None:
             continue
-        if sizes not in measured:  # the same with and without +add
+        if sizes not in measured:  # the same with and without +add and sums
             measured[sizes] = 1e6 * measure(sizes, options.device, DTYPES[options.dtype], options.seconds)
         library = measured[sizes]
-        rows.append({k: o[k] for k in ("operation", "shape", "per_step", "us", "flops")} | {"library_us": library})
+        kept = ("operation", "shape", "per_step", "us", "flops", "bytes", "bound")
+        rows.append({k: o[k] for k in kept} | {"library_us": library})
         print(
-            f"{o['operation']:<23} {o['shape']:<45} {o['us']:9.1f} {library:9.1f} {library / o['us']:9.2f}"
-            f" {o['flops'] / o['us'] / 1e6:8.1f} {o['per_step']:5d}",
+            f"{o['operation']:<32} {o['shape']:<45} {o['us']:9.1f} {o['flops'] / o['us'] / 1e6:8.1f}"
+            f" {o['bytes'] / o['us'] / 1e3:8.1f} {100 * min(o['bound'], 1):6.1f} {library:9.1f}"
+            f" {library / o['us']:9.2f} {o['per_step']:5d}",
             flush=True,
         )
     if not rows:
         print(f"conv_torch: no convolution in {options.ours}", file=sys.stderr)
         sys.exit(1)
     means = {}
-    for name, kind in {**KINDS, "": "all"}.items():
-        chosen = [r["library_us"] / r["us"] for r in rows if r["operation"].startswith(name)]
+    for kind in (*dict.fromkeys(KINDS.values()), "all"):
+        chosen = [r["library_us"] / r["us"] for r in rows if kind in ("all", KINDS[r["operation"].split()[0]])]
         if chosen:
             means[kind] = geometric_mean(chosen)
     step = [sum(r["per_step"] * r[key] for r in rows) for key in ("library_us", "us")]
