@@ -3,10 +3,14 @@
 //   forward  out[pixels, K]     = image of inp [pixels, taps C]  filter[K, taps C]^T
 //            moments of out as it is rounded
 //   input    dinp[pixels, C]    = add + image of dout [pixels, taps K]  filter[taps K, C]
-//            and batch norm's backward sums; stride 1
+//            and batch norm's backward sums; stride 1, or 2 in its four phases (conv_geometry.cuh)
 //   weight   dweight[K, taps C] (+)= dout[pixels, K]^T  image of inp [pixels, taps C]
 //            C a multiple of 64
 // The image's matrix is never written out: TMA's im2col reads it tap by tap (conv_sm90.cuh).
+#include <algorithm>
+#include <functional>
+#include <vector>
+
 #include "kernels/conv/conv_sm90.cuh"
 #include "kernels/conv/conv_sm90_epilogue.cuh"
 #include "kernels/cuda/column_sums.cuh"
@@ -20,11 +24,11 @@ using namespace sm90;
 constexpr int tile_pixels = 128;
 
 // ---- What fits ----------------------------------------------------------------------------------
-// TMA's limits: coordinates in 32 bits, element strides of 8, corners of a byte, taps of a byte.
+// TMA's limits: coordinates in 32 bits, element strides of 8, corners of a byte.
 bool fits(DType dtype, const ConvShape& s) {
   constexpr double most = double(int64_t{1} << 31);
   return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 && s.stride <= 8 &&
-         std::max(s.R, s.S) <= 32 && s.padding <= 32 && double(s.N) * s.H * s.W < most &&
+         s.R * s.S <= Taps::max_count && s.padding <= 32 && double(s.N) * s.H * s.W < most &&
          double(s.N) * s.P() * s.Q() < most && double(s.R) * s.S * std::max(s.C, s.K) < most &&
          std::max(s.C, s.K) <= DeviceProps::counters;
 }
@@ -39,15 +43,63 @@ Geometry geometry_of(const ConvShape& s, bool input_gradient) {
   return input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);
 }
 
-// `image` as out's pixels see it, with taps from y.first, x.first on; copies take `pixels` of them.
+// How an image is seen from out's pixels: its taps are those of each phase in turn, the phases of
+// most taps first. From a pixel's place, they read rows from first_y to last_y and so on.
+struct View {
+  int step;
+  int first_y = 0, last_y = 0, first_x = 0, last_x = 0;
+  int count = 0;  // of taps
+  Taps::Tap taps[Taps::max_count]{};
+  std::vector<Phase> phases;
+  std::vector<int> ends;  // of their taps
+};
+template <bool input_gradient>
+View view_of(const ConvShape& s, const Geometry& g) {
+  View v{.step = input_gradient ? 1 : s.stride};
+  const int phases = input_gradient ? s.stride * s.stride : 1;
+  for (int i = 0; i < phases; ++i)
+    v.phases.push_back(Phase::of_block<input_gradient>(g, i, phases));
+  std::ranges::stable_sort(v.phases, std::greater{}, &Phase::taps);
+  bool any = false;
+  for (const Phase& p : v.phases) {
+    if (p.taps() == 0) continue;
+    const int last_y = p.y.first + p.y.taps - 1, last_x = p.x.first + p.x.taps - 1;
+    v.first_y = any ? std::min(v.first_y, p.y.first) : p.y.first;
+    v.first_x = any ? std::min(v.first_x, p.x.first) : p.x.first;
+    v.last_y = any ? std::max(v.last_y, last_y) : last_y;
+    v.last_x = any ? std::max(v.last_x, last_x) : last_x;
+    any = true;
+  }
+  for (const auto& [a, b, y, x] : v.phases) {
+    for (int i = 0; i < y.taps; ++i)
+      for (int j = 0; j < x.taps; ++j)
+        v.taps[v.count++] = {.i = uint8_t(y.first + i - v.first_y),
+                             .j = uint8_t(x.first + j - v.first_x),
+                             .number = uint16_t((y.filter + i * y.filter_step) * s.S + x.filter +
+                                                j * x.filter_step)};
+    v.ends.push_back(v.count);
+  }
+  return v;
+}
+// With the taps that are on padding for every pixel.
+View view_of_all_taps(const ConvShape& s) {
+  View v{.step = s.stride,
+         .first_y = -s.padding,
+         .last_y = s.R - 1 - s.padding,
+         .first_x = -s.padding,
+         .last_x = s.S - 1 - s.padding,
+         .count = s.R * s.S};
+  for (int i = 0; i < v.count; ++i)
+    v.taps[i] = {.i = uint8_t(i / s.S), .j = uint8_t(i % s.S), .number = uint16_t(i)};
+  return v;
+}
+
+// `image` as it is seen; copies take `pixels` of them.
 Pixels pixels_of(DType dtype, const void* image, const ImageSize& size, const Geometry& g,
-                 const Axis& y, const Axis& x, unsigned pixels) {
+                 const View& v, unsigned pixels) {
   const auto [N, H, W, channels] = size;
-  const bool is_matrix = y.taps == 1 && x.taps == 1 && y.step == 1 && y.first == 0 &&
-                         x.first == 0 && g.Y == H && g.X == W;
-  const auto upper = [](const Axis& a, int out, int in) {
-    return a.first + (out - 1) * a.step - (in - 1);
-  };
+  const bool is_matrix = v.step == 1 && v.first_y == 0 && v.last_y == 0 && v.first_x == 0 &&
+                         v.last_x == 0 && g.Y == H && g.X == W;
   const auto row_bytes = uint64_t(size_of(dtype)) * unsigned(channels);
   return {.map = is_matrix
                      ? matrix_map(dtype, image, N * H * W, channels, pixels)
@@ -59,32 +111,29 @@ Pixels pixels_of(DType dtype, const void* image, const ImageSize& size, const Ge
                                .size = {unsigned(channels), unsigned(W), unsigned(H), unsigned(N)},
                                .stride = {row_bytes, row_bytes * unsigned(W),
                                           row_bytes * unsigned(W) * unsigned(H)},
-                               .lower = {x.first, y.first},
-                               .upper = {upper(x, g.X, W), upper(y, g.Y, H)},
+                               .lower = {v.first_x, v.first_y},
+                               .upper = {v.first_x + (g.X - 1) * v.step - (W - 1),
+                                         v.first_y + (g.Y - 1) * v.step - (H - 1)},
                                .channels = depth,
                                .pixels = pixels,
-                               .step = {unsigned(x.step), unsigned(y.step), 1},
+                               .step = {unsigned(v.step), unsigned(v.step), 1},
                                .swizzle = Swizzle::b128}),
                            "a convolution's image"),
           .is_matrix = is_matrix,
           .Y = g.Y,
           .X = g.X,
-          .stride = y.step,
-          .first_y = y.first,
-          .first_x = x.first,
+          .stride = v.step,
+          .first_y = v.first_y,
+          .first_x = v.first_x,
           .by_image = g.by_image,
           .by_row = g.by_row};
 }
 
-Taps taps_of(const Axis& y, const Axis& x, int channels, int S) {
+Taps taps_of(const View& v, int channels) {
   const int blocks = ceil_div(channels, depth);
-  return {.blocks = blocks,
-          .width = x.taps,
-          .first = y.filter * S + x.filter,
-          .down = y.filter_step * S,
-          .right = x.filter_step,
-          .by_blocks = Divisor(blocks),
-          .by_width = Divisor(x.taps)};
+  Taps taps{.blocks = blocks, .by_blocks = Divisor(blocks), .taps = {}};
+  std::ranges::copy(v.taps, taps.taps);
+  return taps;
 }
 
 // [K, R S, C] in boxes of [box_K, 1, 64].
@@ -105,29 +154,35 @@ CUtensorMap filter_map(DType dtype, const void* filter, const ConvShape& s, unsi
 // How out's pixels, [M, N], are computed from an image; forward or the input's gradient.
 struct ConvProduct {
   Geometry geometry;
-  Axis y, x;
+  View view;
   int M, N, channels;
-  Tile tile;
-  Division division;
+  Plan plan;
+
+  bool has_phases() const { return view.phases.size() > 1; }
 };
 template <bool input_gradient>
 ConvProduct plan(const ConvShape& s, const DeviceProps& props) {
   const Geometry g = geometry_of(s, input_gradient);
-  const Axis y = axis<input_gradient>(0, s.R, g.H, g.Y, s.stride, s.padding);
-  const Axis x = axis<input_gradient>(0, s.S, g.W, g.X, s.stride, s.padding);
+  const View view = view_of<input_gradient>(s, g);
   const int N = input_gradient ? s.C : s.K, channels = input_gradient ? s.K : s.C;
-  const Tile tile = best_tile({{tile_pixels, 128}, {tile_pixels, 64}}, g.pixels, N, props.sms);
-  const int steps = y.taps * x.taps * ceil_div(channels, depth);
-  return {g, y, x, g.pixels, N, channels, tile, divide(tile, g.pixels, N, steps * depth)};
-}
-// Padding may be all that any pixel reads.
-bool has_taps(const ConvShape& s) {
-  const Geometry g = geometry_of(s, false);
-  return axis<false>(0, s.R, g.H, g.Y, s.stride, s.padding).taps > 0 &&
-         axis<false>(0, s.S, g.W, g.X, s.stride, s.padding).taps > 0;
+  const int phases = int(view.phases.size()), blocks = ceil_div(channels, depth);
+  const int K = ceil_div(view.count, phases) * blocks * depth;  // a phase's, on average
+  const auto best = [&](std::initializer_list<Tile> tiles) {
+    return best_plan(tiles, g.pixels * phases, N, K, props.sms);
+  };
+  constexpr Tile wide{tile_pixels, 128}, narrow{tile_pixels, 64};
+  if (phases == 1)
+    return {g, view,     g.pixels,
+            N, channels, best({wide, narrow, {tile_pixels, 128, Consumers::together}})};
+  const Tile tile = best({wide, narrow}).tile;
+  Division d = divide(tile, g.pixels, N, view.count * blocks * depth);
+  d.parts = phases;
+  for (int i = 0; i < phases; ++i) d.phase[i] = view.ends[size_t(i)] * blocks;
+  return {g, view, g.pixels, N, channels, {tile, d}};
 }
 size_t statistics_bytes(const ConvProduct& p, const DeviceProps& props, int numbers) {
-  return sizeof(float) * blocks_of<true>(p.division, props) / p.division.tiles_n * numbers * p.N;
+  const Division& d = p.plan.division;
+  return sizeof(float) * blocks_of<true>(d, props) / d.tiles_n * numbers * p.N;
 }
 
 template <class T, class B, class Epilogue>
@@ -135,19 +190,24 @@ void run_product(const ConvProduct& p, DType dtype, const ConvShape& s, const vo
                  const void* filter, const Epilogue& epilogue, const DeviceProps& props,
                  cudaStream_t stream) {
   const Geometry& g = p.geometry;
-  const Taps taps = taps_of(p.y, p.x, p.channels, s.S);
-  const auto with = [&]<int tile_n>() {
-    launch_product<Product<T, Image, B, Epilogue, tile_pixels, tile_n>>(
+  const Taps taps = taps_of(p.view, p.channels);
+  const auto with = [&]<int tile_n, Consumers consumers>() {
+    using Tiles = Product<T, Image, B, Epilogue, tile_pixels, tile_n, consumers>;
+    launch_product<Tiles>(
         {.a = {{},
-               pixels_of(dtype, image, {s.N, g.H, g.W, p.channels}, g, p.y, p.x, tile_pixels),
+               pixels_of(dtype, image, {s.N, g.H, g.W, p.channels}, g, p.view, Tiles::item_m),
                taps},
          .b = {{}, filter_map(dtype, filter, s, B::major == Major::k ? tile_n : depth), taps},
-         .division = p.division,
+         .division = p.plan.division,
          .epilogue = epilogue},
         props, stream);
   };
-  if (p.tile.n == 128) return with.template operator()<128>();
-  with.template operator()<64>();
+  using enum Consumers;
+  const Tile& tile = p.plan.tile;
+  if constexpr (!Epilogue::phases)
+    if (tile.consumers == together) return with.template operator()<128, together>();
+  if (tile.n == 128) return with.template operator()<128, in_turn>();
+  with.template operator()<64, in_turn>();
 }
 CUtensorMap out_map(const ConvProduct& p, DType dtype, const void* out) {
   return matrix_map(dtype, out, p.M, p.N, tile_pixels);
@@ -158,47 +218,62 @@ template <class T>
 void run_input_gradient(const ConvBackwardInput& op, const ConvBackwardInputSums* with_sums,
                         const DeviceProps& props, cudaStream_t stream) {
   const ConvProduct p = plan<true>(op.shape, props);
-  StoreInputGradient<T> epilogue{.out = out_map(p, op.dtype, op.dinp),
-                                 .adds = op.add != nullptr,
-                                 .has_norm = with_sums != nullptr,
-                                 .M = p.M,
-                                 .blocks = {.N = p.N}};
-  if (op.add) epilogue.add = out_map(p, op.dtype, op.add);
-  if (with_sums) {
-    const ConvBackwardInputSums& sums = *with_sums;
-    epilogue.inp = out_map(p, op.dtype, sums.norm_inp);
-    epilogue.norm = {.relu_mask = sums.norm_relu_mask,
-                     .mean = sums.mean,
-                     .rstd = sums.rstd,
-                     .weight = sums.norm_weight,
-                     .bias = sums.norm_bias,
-                     .relu = sums.relu};
-    epilogue.sums = {.sums = sums.sums,
-                     .dweight = sums.dnorm_weight,
-                     .dbias = sums.dnorm_bias,
-                     .C = p.N,
-                     .accumulate = sums.accumulate};
-    epilogue.blocks = {static_cast<float*>(sums.workspace), props.arrived, p.N};
+  const auto with = [&](const auto& rows) {
+    StoreInputGradient<T, std::remove_cvref_t<decltype(rows)>> epilogue{
+        .rows = rows,
+        .adds = op.add != nullptr,
+        .has_norm = with_sums != nullptr,
+        .blocks = {.N = p.N}};
+    if (with_sums) {
+      const ConvBackwardInputSums& sums = *with_sums;
+      epilogue.norm = {.relu_mask = sums.norm_relu_mask,
+                       .rows = op.shape.N * op.shape.H * op.shape.W,
+                       .mean = sums.mean,
+                       .rstd = sums.rstd,
+                       .weight = sums.norm_weight,
+                       .bias = sums.norm_bias,
+                       .relu = sums.relu};
+      epilogue.sums = {.sums = sums.sums,
+                       .dweight = sums.dnorm_weight,
+                       .dbias = sums.dnorm_bias,
+                       .C = p.N,
+                       .accumulate = sums.accumulate};
+      epilogue.blocks = {static_cast<float*>(sums.workspace), props.arrived, p.N};
+    }
+    run_product<T, FilterAlongRows>(p, op.dtype, op.shape, op.dout, op.weight, epilogue, props,
+                                    stream);
+  };
+  const void* const norm_inp = with_sums ? with_sums->norm_inp : nullptr;
+  if (p.has_phases()) {
+    PhaseRows<T> rows{.out = static_cast<T*>(op.dinp),
+                      .add = static_cast<const T*>(op.add),
+                      .inp = static_cast<const T*>(norm_inp),
+                      .N = p.N,
+                      .geometry = p.geometry,
+                      .phase = {}};
+    std::ranges::copy(p.view.phases, rows.phase);
+    return with(rows);
   }
-  run_product<T, FilterAlongRows>(p, op.dtype, op.shape, op.dout, op.weight, epilogue, props,
-                                  stream);
+  ConsecutiveRows<T> rows{.out = out_map(p, op.dtype, op.dinp), .M = p.M};
+  if (op.add) rows.add = out_map(p, op.dtype, op.add);
+  if (norm_inp) rows.inp = out_map(p, op.dtype, norm_inp);
+  with(rows);
 }
 
 bool takes_input_gradient(DType dtype, const ConvShape& s) {
-  return fits(dtype, s) && s.stride == 1 && s.K >= min_channels && s.R > s.padding &&
-         s.S > s.padding;
+  return fits(dtype, s) && s.stride * s.stride <= Division::max_phases && s.K >= min_channels &&
+         s.R > s.padding && s.S > s.padding;
 }
 
+// Padding may be all that any pixel reads.
+bool has_taps(const ConvShape& s) { return view_of<false>(s, geometry_of(s, false)).count > 0; }
+
 // ---- weight's gradient --------------------------------------------------------------------------
-struct WeightProduct {
-  Tile tile;
-  Division division;
-  int M, N;
-};
-WeightProduct plan_weight(const ConvShape& s, const DeviceProps& props) {
-  const int M = s.K, N = s.R * s.S * s.C, pixels = s.N * s.P() * s.Q();
-  const Tile tile = best_tile({{128, 192}, {128, 128}, {64, 192}, {64, 64}}, M, N, 1);
-  return {tile, divide_into_parts(tile, M, N, pixels, props.sms), M, N};
+Plan plan_weight(const ConvShape& s, const DeviceProps& props) {
+  using enum Consumers;
+  return best_plan_in_parts(
+      {{128, 192}, {128, 128}, {64, 192}, {64, 64}, {128, 128, together}, {128, 192, together}},
+      s.K, s.R * s.S * s.C, s.N * s.P() * s.Q(), props.sms);
 }
 
 }  // namespace
@@ -257,46 +332,42 @@ bool HopperKernels::takes(const ConvBackwardWeight& op) const {
 }
 template <>
 size_t HopperKernels::workspace(const ConvBackwardWeight& op) {
-  const auto [tile, division, M, N] = plan_weight(op.shape, props_);
-  return division.parts == 1 ? 0 : sizeof(float) * division.parts * M * N;
+  const Division d = plan_weight(op.shape, props_).division;
+  return d.parts == 1 ? 0 : sizeof(float) * d.parts * op.shape.weight_count();
 }
 template <>
 void HopperKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
-  const auto [tile, division, M, N] = plan_weight(s, props_);
+  const auto [tile, division] = plan_weight(s, props_);
   const bool direct = division.parts == 1;
   auto* const partial = static_cast<float*>(op.workspace);
-  const int64_t weights = int64_t{M} * N;
+  const int64_t weights = s.weight_count();
   const Geometry g = geometry_of(s, false);
-  const auto all_taps = [&](int taps) {  // as no pixel may need the outer ones
-    return Axis{.pixels = 0,
-                .step = s.stride,
-                .first = -s.padding,
-                .taps = taps,
-                .filter = 0,
-                .filter_step = 1};
-  };
-  const Axis y = all_taps(s.R), x = all_taps(s.S);
+  const View view = view_of_all_taps(s);
   by_16_bits(op.dtype, [&]<class T>() {
-    const auto with = [&]<int tile_m, int tile_n>() {
-      launch_product<Product<T, AlongRows, ImageAlongRows, ToFp32, tile_m, tile_n>>(
+    const auto with = [&]<int tile_m, int tile_n, Consumers consumers>() {
+      launch_product<Product<T, AlongRows, ImageAlongRows, ToFp32, tile_m, tile_n, consumers>>(
           {.a = {{}, matrix_map(op.dtype, op.dout, g.pixels, s.K, depth)},
            .b = {{},
-                 pixels_of(op.dtype, op.inp, {s.N, s.H, s.W, s.C}, g, y, x, depth),
-                 taps_of(y, x, s.C, s.S)},
+                 pixels_of(op.dtype, op.inp, {s.N, s.H, s.W, s.C}, g, view, depth),
+                 taps_of(view, s.C)},
            .division = division,
            .epilogue = {.out = direct ? op.dweight : partial,
                         .sum_of_a = nullptr,
                         .part = weights,
-                        .M = M,
-                        .N = N,
+                        .M = s.K,
+                        .N = s.R * s.S * s.C,
                         .accumulate = direct && op.accumulate}},
           props_, stream);
     };
-    if (tile.m == 128 && tile.n == 128) return with.template operator()<128, 128>();
-    if (tile.m == 128) return with.template operator()<128, 192>();
-    if (tile.n == 192) return with.template operator()<64, 192>();
-    with.template operator()<64, 64>();
+    using enum Consumers;
+    if (tile.m == 64 && tile.n == 64) return with.template operator()<64, 64, in_turn>();
+    if (tile.m == 64) return with.template operator()<64, 192, in_turn>();
+    if (tile.consumers == in_turn)
+      return tile.n == 128 ? with.template operator()<128, 128, in_turn>()
+                           : with.template operator()<128, 192, in_turn>();
+    tile.n == 128 ? with.template operator()<128, 128, together>()
+                  : with.template operator()<128, 192, together>();
   });
   if (!direct)
     finish_column_sums({.out = op.dweight,

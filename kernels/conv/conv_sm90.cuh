@@ -7,23 +7,28 @@
 
 namespace bv::BAREVISION_GPU::sm90 {
 
-// The taps of a filter, or of a part of it, with which out's pixels are computed, row by row.
+// The taps of a filter with which out's pixels are computed, in their order.
 struct Taps {
-  int blocks, width;       // of 64 channels; taps in a row
-  int first, down, right;  // tap (i, j) is number first + i down + j right of the filter
-  Divisor by_blocks, by_width;
-
+  static constexpr int max_count = 64;
   struct Tap {
-    int i, j, channel;
+    uint8_t i, j;     // rows and columns from the first that any tap reads
+    uint16_t number;  // in the filter
   };
-  __device__ Tap of_step(int step) const {
-    const int tap = by_blocks.divide(step), i = by_width.divide(tap);
-    return {.i = i, .j = tap - i * width, .channel = (step - tap * blocks) * depth};
+  struct Step {
+    Tap tap;
+    int channel;
+  };
+  int blocks;  // of 64 channels
+  Divisor by_blocks;
+  Tap taps[max_count];
+
+  __device__ Step of_step(int step) const {
+    const int tap = by_blocks.divide(step);
+    return {taps[tap], (step - tap * blocks) * depth};
   }
-  __device__ int number(const Tap& tap) const { return first + tap.i * down + tap.j * right; }
 };
 
-// An image [N, H, W, channels]; out's pixel (y, x) and tap (i, j) read its pixel
+// An image [N, H, W, channels]; out's pixel (y, x) and a tap read its pixel
 // (y stride + first_y + i, x stride + first_x + j).
 struct Pixels {
   CUtensorMap map;  // im2col; or tiled, of the matrix [pixels, channels], if they are out's pixels
@@ -33,13 +38,13 @@ struct Pixels {
   Divisor by_image, by_row;  // Y * X, X
 
   // 64 channels of as many pixels as the map's boxes have.
-  __device__ void copy(char* to, int pixel, const Taps::Tap& tap, uint64_t* full) const {
-    if (is_matrix) return cp_async_bulk_tensor(to, map, full, {tap.channel, pixel});
+  __device__ void copy(char* to, int pixel, const Taps::Step& step, uint64_t* full) const {
+    if (is_matrix) return cp_async_bulk_tensor(to, map, full, {step.channel, pixel});
     const int image = by_image.divide(pixel), rest = pixel - image * (Y * X);
     const int y = by_row.divide(rest), x = rest - y * X;
     cp_async_bulk_tensor_im2col(to, map, full,
-                                {tap.channel, x * stride + first_x, y * stride + first_y, image},
-                                {static_cast<uint16_t>(tap.j), static_cast<uint16_t>(tap.i)});
+                                {step.channel, x * stride + first_x, y * stride + first_y, image},
+                                {step.tap.j, step.tap.i});
   }
 };
 
@@ -73,8 +78,8 @@ struct Filter : KMajor {
 
   template <int tile>
   __device__ void copy(char* to, int row, int step, uint64_t* full) const {
-    const auto tap = taps.of_step(step);
-    cp_async_bulk_tensor(to, map, full, {tap.channel, taps.number(tap), row});
+    const auto [tap, channel] = taps.of_step(step);
+    cp_async_bulk_tensor(to, map, full, {channel, tap.number, row});
   }
 };
 // The same along its rows: C; k: the taps' K.
@@ -84,9 +89,9 @@ struct FilterAlongRows : RowMajor {
 
   template <int tile>
   __device__ void copy(char* to, int row, int step, uint64_t* full) const {
-    const auto tap = taps.of_step(step);
+    const auto [tap, channel] = taps.of_step(step);
     each_block<tile>(to, row, [&](char* block, int first) {
-      cp_async_bulk_tensor(block, map, full, {first, taps.number(tap), tap.channel});
+      cp_async_bulk_tensor(block, map, full, {first, tap.number, channel});
     });
   }
 };

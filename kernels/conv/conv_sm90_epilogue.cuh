@@ -20,7 +20,7 @@ __device__ inline int square_column(int j, int i) {
 // mean for a shift, so that nothing cancels.
 template <class T>
 struct StoreWithMoments {
-  static constexpr bool sums_of_a = false, same_columns = true;
+  static constexpr bool sums_of_a = false, same_columns = true, phases = false;
   static constexpr int widest = widest_columns;
   CUtensorMap out;       // [M, N] T in boxes of [tile_m, 64]
   MergeMoments moments;  // moments is null: not wanted
@@ -125,22 +125,134 @@ struct StoreWithMoments {
   }
 };
 
+// ---- Rows of dinp -----------------------------------------------------------------------------
+// The rows of a tile, and the pieces of out, add and inp that lie in them. A consumer's part of
+// shared memory, Shared<tile_m>, starts with prepare().
+//   begin()    once for a tile
+//   bring()    until the piece of out may be written, with add's in its place, and inp's is there
+//   leave()    stores the piece of out
+//   row()      of the tensor that the tile's i-th is; -1: none
+
+// All rows, in their order: by TMA.
+template <class T>
+struct ConsecutiveRows {
+  static constexpr bool phases = false;
+  CUtensorMap out, add, inp;  // [M, N] T in boxes of [tile_m, 64]
+  int M;
+
+  template <int tile_m>
+  struct Shared {
+    uint64_t full;  // mbarrier of add and inp
+    __device__ void prepare() { mbarrier_init(&full, 1); }
+  };
+
+  template <int tile_m>
+  __device__ void begin(Shared<tile_m>&, const Item&, int) const {}
+
+  template <int tile_m>
+  __device__ void bring(Shared<tile_m>& s, Piece<tile_m>& out_piece, Piece<tile_m>& inp_piece,
+                        const Item& t, int column, bool adds, bool has_inp, int consumer,
+                        int number) const {
+    wait_for_stores();
+    if (!adds && !has_inp) return wait_for_consumer(consumer);
+    if (first_of_consumer()) {
+      mbarrier_arrive_expect_tx(&s.full, (adds + has_inp) * sizeof(Piece<tile_m>));
+      if (adds) cp_async_bulk_tensor(out_piece.at, add, &s.full, {column, t.m});
+      if (has_inp) cp_async_bulk_tensor(inp_piece.at, inp, &s.full, {column, t.m});
+    }
+    mbarrier_wait_parity(&s.full, number % 2);
+  }
+  template <int tile_m>
+  __device__ void leave(Shared<tile_m>&, Piece<tile_m>& piece, const Item& t, int column,
+                        int consumer) const {
+    end_of_pieces(consumer);
+    sm90::leave(out, piece, t.m, column);
+  }
+  template <int tile_m>
+  __device__ int row(const Shared<tile_m>&, const Item& t, int i) const {
+    return t.m + i < M ? t.m + i : -1;
+  }
+};
+
+// Every stride-th row and column of the images, by phase: by the threads.
+template <class T>
+struct PhaseRows {
+  static constexpr bool phases = true;
+  T* out;  // [rows, N]
+  const T *add, *inp;
+  int N;
+  Geometry geometry;
+  Phase phase[Division::max_phases];
+
+  template <int tile_m>
+  struct Shared {
+    int row[tile_m];
+    __device__ void prepare() {}
+  };
+
+  template <int tile_m>
+  __device__ void begin(Shared<tile_m>& s, const Item& t, int consumer) const {
+    static_assert(tile_m == warpgroup);
+    const int i = threadIdx.x % warpgroup;
+    wait_for_consumer(consumer);  // all have done with the tile before
+    s.row[i] = out_row<true>(geometry, phase[t.part], t.m + i);
+    wait_for_consumer(consumer);
+  }
+  template <int tile_m>
+  __device__ void bring(Shared<tile_m>& s, Piece<tile_m>& out_piece, Piece<tile_m>& inp_piece,
+                        const Item&, int column, bool adds, bool has_inp, int consumer, int) const {
+    if (adds || has_inp)
+      each(s, column, [&](int i, int64_t at) {
+        if (adds) out_piece.at[i] = load(add, at);
+        if (has_inp) inp_piece.at[i] = load(inp, at);
+      });
+    wait_for_consumer(consumer);
+  }
+  template <int tile_m>
+  __device__ void leave(Shared<tile_m>& s, Piece<tile_m>& piece, const Item&, int column,
+                        int consumer) const {
+    wait_for_consumer(consumer);
+    each(s, column, [&](int i, int64_t at) {
+      if (at >= 0) *reinterpret_cast<uint4*>(out + at) = piece.at[i];
+    });
+    wait_for_consumer(consumer);
+  }
+  template <int tile_m>
+  __device__ int row(const Shared<tile_m>& s, const Item&, int i) const {
+    return s.row[i];
+  }
+
+ private:
+  __device__ static uint4 load(const T* from, int64_t at) {
+    return at < 0 ? uint4{} : *reinterpret_cast<const uint4*>(from + at);
+  }
+  // Calls f(place in the piece, element of the tensor or -1) for 16 bytes each.
+  template <int tile_m, class F>
+  __device__ void each(const Shared<tile_m>& s, int column, F f) const {
+    const int chunk = threadIdx.x % 8;
+    if (column + chunk * 8 >= N) return;
+#pragma unroll
+    for (int i = threadIdx.x % warpgroup / 8; i < tile_m; i += warpgroup / 8)
+      f(i * 8 + (chunk ^ i % 8), s.row[i] < 0 ? -1 : int64_t{s.row[i]} * N + column + chunk * 8);
+  }
+};
+
 // ---- out = sums + add, and batch norm's backward sums -------------------------------------------
 // With the batch norm that computed the convolution's inp (BatchNormBackwardSums), whose own inp is
 // read beside: out is its dout, or with relu_mask its g.
 struct NormOfInput {
-  const uint64_t* relu_mask;                 // bits of y > 0; null: y is recomputed
+  const uint64_t* relu_mask;  // bits of y > 0 [ceil(N / 64), rows]; null: y is recomputed
+  int rows;
   const float *mean, *rstd, *weight, *bias;  // [N]
   bool relu;
 };
 
-template <class T>
+template <class T, class Rows>
 struct StoreInputGradient {
-  static constexpr bool sums_of_a = false, same_columns = true;
+  static constexpr bool sums_of_a = false, same_columns = true, phases = Rows::phases;
   static constexpr int widest = widest_columns;
-  CUtensorMap out, add, inp;  // [M, N] T in boxes of [tile_m, 64]
-  bool adds, has_norm;        // else add, and inp, norm, sums and blocks, are not used
-  int M;
+  Rows rows;
+  bool adds, has_norm;  // else rows' add, and inp, norm, sums and blocks, are not used
   NormOfInput norm;
   NormSums sums;
   AcrossBlocks blocks;
@@ -154,9 +266,9 @@ struct StoreInputGradient {
     Piece<tile_m> out, inp;  // out: add at first
     float of_warp[2][warpgroup / warp_size][widest];
     float mean[widest], scale[widest], bias[widest];
-    uint64_t full;  // mbarrier of add and inp
-    bool is_last;   // the first consumer's
-    __device__ void prepare() { mbarrier_init(&full, 1); }
+    typename Rows::template Shared<tile_m> rows;
+    bool is_last;  // the first consumer's
+    __device__ void prepare() { rows.prepare(); }
   };
 
   template <int tile_m, int tile_n>
@@ -164,6 +276,7 @@ struct StoreInputGradient {
                         Carried<tile_n>& carried, Shared<tile_m>& s, int consumer, int turn) const {
     constexpr int blocks_m = Sums<tile_m, tile_n>::blocks;
     const int pieces = ceil_div(min(tile_n, blocks.N - t.n), piece_columns);
+    rows.begin(s.rows, t, consumer);
     if (has_norm && turn == 0) {
       load_norm<tile_n>(t.n, s);
       wait_for_consumer(consumer);
@@ -172,13 +285,7 @@ struct StoreInputGradient {
     for (int p = 0; p < tile_n / piece_columns; ++p) {
       if (p >= pieces) break;
       const int column = t.n + p * piece_columns;
-      wait_for_stores();
-      if (adds || has_norm) {
-        if (first_of_consumer()) fetch(s, t.m, column);
-        mbarrier_wait_parity(&s.full, (turn * pieces + p) % 2);
-      } else {
-        wait_for_consumer(consumer);
-      }
+      rows.bring(s.rows, s.out, s.inp, t, column, adds, has_norm, consumer, turn * pieces + p);
       for_each_square<blocks_m>(s.out, [&](int m, int j, uint4* at) {
         const float* const x = product.of[m] + 4 * (8 * p + j);
         uint32_t pairs[4], of_inp[4];
@@ -188,18 +295,20 @@ struct StoreInputGradient {
           Elements<float, 2> before{};
           if (adds) before = floats_of<T>(pairs[i]);
           pairs[i] = cvt_rn_x2<T>(x[2 * i] + before.at[0], x[2 * i + 1] + before.at[1]);
+          // A phase's pixels outside the image have sums, too.
+          if (phases && rows.row(s.rows, t, square_row(m, i)) < 0) pairs[i] = 0;
         }
         if (has_norm) {
           ldmatrix_x4(of_inp, s.inp.at + (at - s.out.at));
           uint32_t on[2] = {~0u, ~0u};
           if (norm.relu_mask)
-            for (int i = 0; i < 2; ++i) on[i] = mask_of(t.m + square_row(m, i), column + 8 * j);
+            for (int i = 0; i < 2; ++i)
+              on[i] = mask_of(rows.row(s.rows, t, square_row(m, i)), column + 8 * j);
           add_up<tile_n>(pairs, of_inp, on, j, p, s, carried);
         }
         stmatrix_x4(at, pairs);
       });
-      end_of_pieces(consumer);
-      leave(out, s.out, t.m, column);
+      rows.leave(s.rows, s.out, t, column, consumer);
     }
   }
 
@@ -223,13 +332,6 @@ struct StoreInputGradient {
   }
 
  private:
-  template <int tile_m>
-  __device__ void fetch(Shared<tile_m>& s, int row, int column) const {
-    mbarrier_arrive_expect_tx(&s.full, (adds + has_norm) * sizeof(Piece<tile_m>));
-    if (adds) cp_async_bulk_tensor(s.out.at, add, &s.full, {column, row});
-    if (has_norm) cp_async_bulk_tensor(s.inp.at, inp, &s.full, {column, row});
-  }
-
   // The columns' constants.
   template <int tile_n, int tile_m>
   __device__ void load_norm(int first, Shared<tile_m>& s) const {
@@ -240,9 +342,9 @@ struct StoreInputGradient {
     s.bias[c] = norm.bias[column];
   }
 
-  // relu_mask's bits of 16 columns of a row; rows past the last add zeros.
+  // relu_mask's bits of 16 columns of a row; rows that are none add zeros.
   __device__ uint32_t mask_of(int row, int column) const {
-    const size_t byte = relu_mask_byte(M, min(row, M - 1), column);
+    const size_t byte = relu_mask_byte(norm.rows, max(row, 0), column);
     return reinterpret_cast<const uint16_t*>(norm.relu_mask)[byte / 2];
   }
 

@@ -6,6 +6,7 @@
 //   sums_of_a           whether it may need Sums::a: then wants_sums_of_a() says it of an item
 //   widest              the most columns of a tile for which registers suffice
 //   same_columns        whether all items of a block must have the same columns
+//   phases              whether parts of k are phases (Division)
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/plain.cuh"
@@ -146,7 +147,7 @@ struct AcrossBlocks {
 
 // ---- out (+)= sums in fp32 --------------------------------------------------------------------
 struct ToFp32 {
-  static constexpr bool sums_of_a = true, same_columns = false;
+  static constexpr bool sums_of_a = true, same_columns = false, phases = false;
   template <int>
   using Carried = Nothing;
   float* out;       // [parts, M, N]

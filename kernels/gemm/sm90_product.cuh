@@ -4,14 +4,17 @@
 //
 // Work:   items: tiles of tile_m x tile_n sums, times parts of k where tiles are few. There is a
 //         block on each SM; it takes every gridDim.x-th item. Items that run at the same time share
-//         their rows of a, or, in parts, their part of k, by L2; the whole of b, a layer's weights,
-//         fits into it.
+//         their rows of a and their part of k, by L2; the whole of b, a layer's weights, fits into
+//         it.
 // Block:  three warpgroups. One thread of the first, the producer, has TMA copy 64 of k of both
-//         operands into each of a ring of stages. The other two, the consumers, take the items in
-//         turn (CUTLASS's ping-pong): one stores its sums while the other multiplies. ViT-Tiny's
-//         products have 192 of k, three stages: without that, storing would take half of the time.
-// Stage:  two mbarriers: `full` ends a phase when the bytes have landed; `empty` when the four
-//         warps that multiplied them are done. As many stages as fit, at most 8.
+//         operands into each of a ring of stages. The other two, the consumers, take the items
+//         - in turn (CUTLASS's ping-pong): one stores its sums while the other multiplies.
+//           ViT-Tiny's products have 192 of k, three stages: without that, storing would take half
+//           of the time.
+//         - together (CUTLASS's cooperative kernels), each half of an item's rows: b is read from
+//           L2 once for twice the rows. That pays where k is long.
+// Stage:  two mbarriers: `full` ends a phase when the bytes have landed; `empty` when the warps
+//         that multiplied them are done. As many stages as fit, at most 8.
 // Memory: tiles in rows of 128 bytes, which TMA swizzles as wgmma reads them. A matrix that is
 //         contiguous along k is copied as [tile rows, 64 of k]; one that is contiguous along its
 //         rows as blocks of [64 of k, 64 rows], which wgmma transposes.
@@ -82,11 +85,15 @@ struct AlongRows : RowMajor {
 };
 
 // ---- Work -------------------------------------------------------------------------------------
-// How sums are divided among items; made by the host.
+// How sums are divided among items; made by the host. Parts of k are parts of the same sums, or, if
+// the epilogue has phases, of sums of their own.
 struct Division {
+  static constexpr int max_phases = 4;
+  int M;  // rows
   int tiles_m, tiles_n;
-  int steps;              // of k: ceil(k / 64)
-  int parts, part_steps;  // k's parts, and their steps; the last may have fewer
+  int steps;                // of k: ceil(k / 64)
+  int parts, part_steps;    // k's parts, and their steps; the last may have fewer
+  int phase[max_phases]{};  // the end of each phase's steps
 
   __host__ __device__ int items() const { return tiles_m * tiles_n * parts; }
 };
@@ -110,10 +117,17 @@ struct Sums {
 };
 
 // ---- The kernel -------------------------------------------------------------------------------
-template <class T, class A, class B, class Epilogue, int tile_m, int tile_n>
+enum class Consumers { in_turn, together };
+
+// A consumer has tile_m x tile_n sums.
+template <class T, class A, class B, class Epilogue, int tile_m, int tile_n,
+          Consumers as = Consumers::in_turn>
 struct Product {
   static_assert(tile_n % 64 == 0, "boxes of 64");
   static constexpr bool same_columns = Epilogue::same_columns;
+  static constexpr bool together = as == Consumers::together;
+  static constexpr int item_m = together ? consumers * tile_m : tile_m;
+  static constexpr int warps_of_stage = (together ? consumers : 1) * warpgroup / warp_size;
   struct Arguments {
     A a;
     B b;
@@ -121,7 +135,7 @@ struct Product {
     Epilogue epilogue;
   };
   struct Stage {
-    alignas(1024) char a[tile_m * depth * 2];
+    alignas(1024) char a[item_m * depth * 2];
     alignas(1024) char b[tile_n * depth * 2];
   };
   struct Beside {  // the stages
@@ -145,12 +159,14 @@ struct Product {
   };
 
   __device__ static Item item(const Division& d, int i) {
-    const int tile = i / d.parts, part = i % d.parts, first = part * d.part_steps;
-    return {.m = tile / d.tiles_n * tile_m,
-            .n = tile % d.tiles_n * tile_n,
-            .part = part,
-            .first = first,
-            .last = min(first + d.part_steps, d.steps)};
+    const int row = i / d.tiles_n, part = row / d.tiles_m;
+    Item t{.m = row % d.tiles_m * item_m,
+           .n = i % d.tiles_n * tile_n,
+           .part = part,
+           .first = part * d.part_steps,
+           .last = min((part + 1) * d.part_steps, d.steps)};
+    if constexpr (Epilogue::phases) t.first = part ? d.phase[part - 1] : 0, t.last = d.phase[part];
+    return t;
   }
 
   __device__ static void run(const Arguments& arguments) {
@@ -158,7 +174,7 @@ struct Product {
     if (threadIdx.x == 0) {
       for (int i = 0; i < stages; ++i) {
         mbarrier_init(&s.full[i], 1);
-        mbarrier_init(&s.empty[i], warpgroup / warp_size);
+        mbarrier_init(&s.empty[i], warps_of_stage);
       }
       for (int i = 0; i < consumers; ++i) {
         mbarrier_init(&s.turn[i], warpgroup / warp_size);
@@ -192,45 +208,63 @@ struct Product {
         uint64_t* const full = &s.full[at.stage];
         mbarrier_wait_parity(&s.empty[at.stage], at.parity ^ 1);  // passes in the first round
         mbarrier_arrive_expect_tx(full, sizeof(Stage));
-        arguments.a.template copy<tile_m>(stage.a, t.m, k, full);
+        arguments.a.template copy<item_m>(stage.a, t.m, k, full);
         arguments.b.template copy<tile_n>(stage.b, t.n, k, full);
       }
     }
   }
 
   __device__ static void consume(const Arguments& arguments, Shared& s) {
-    const int consumer = static_cast<int>(threadIdx.x) / warpgroup - 1;
+    const int consumer = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warpgroup, 0) - 1;
     typename Epilogue::template Carried<tile_n> carried{};
     int step = 0;
     for (int i = blockIdx.x, n = 0; i < arguments.division.items(); i += gridDim.x, ++n) {
-      const Item t = item(arguments.division, i);
-      const int steps = t.last - t.first;
-      if (n % consumers == consumer) {
-        Sums<tile_m, tile_n> sums;
-        // The first consumer's first turn has come already.
-        mbarrier_wait_parity(&s.turn[consumer], (n / consumers + 1 + consumer) % 2);
-        bool of_a = false;
-        if constexpr (Epilogue::sums_of_a) of_a = arguments.epilogue.wants_sums_of_a(t);
-        if (of_a)
-          multiply<Epilogue::sums_of_a>(sums, s, step, t);
-        else
-          multiply<false>(sums, s, step, t);
-        if (threadIdx.x % warp_size == 0) mbarrier_arrive(&s.turn[1 - consumer]);
-        if (Epilogue::sums_of_a)
-          wgmma_wait_group<0>(sums.of, sums.a);
-        else
-          wgmma_wait_group<0>(sums.of);
-        release(s, step + steps - 1);
-        arguments.epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, n / consumers);
+      Item t = item(arguments.division, i);
+      if constexpr (together) {
+        t.m += consumer * tile_m;
+        multiply_and_store(arguments, s, step, t, consumer, n, carried);
+      } else if (n % consumers == consumer) {
+        multiply_and_store(arguments, s, step, t, consumer, n / consumers, carried);
       }
-      step += steps;
+      step += t.last - t.first;
     }
     arguments.epilogue.finish(carried, s.epilogue, consumer);
   }
 
-  // Starts the products of all stages of an item; the last stage's are in flight at its end.
+  // The turn-th of the consumer's items, or of its halves.
+  template <class Carried>
+  __device__ static void multiply_and_store(const Arguments& arguments, Shared& s, int step,
+                                            const Item& t, int consumer, int turn,
+                                            Carried& carried) {
+    const Epilogue& epilogue = arguments.epilogue;
+    Sums<tile_m, tile_n> sums;
+    // The first consumer's first turn has come already.
+    if constexpr (!together) mbarrier_wait_parity(&s.turn[consumer], (turn + 1 + consumer) % 2);
+    const int row = together ? consumer * tile_m : 0;
+    bool of_a = false;
+    if constexpr (Epilogue::sums_of_a) of_a = epilogue.wants_sums_of_a(t);
+    if (Epilogue::phases && t.first == t.last) {
+      sums = {};
+      __syncwarp();  // all lanes have waited, as after a wgmma, before the first ends the turn
+    } else if (of_a)
+      multiply<Epilogue::sums_of_a>(sums, s, step, t, row);
+    else
+      multiply<false>(sums, s, step, t, row);
+    if (!together && threadIdx.x % warp_size == 0) mbarrier_arrive(&s.turn[1 - consumer]);
+    if (Epilogue::sums_of_a)
+      wgmma_wait_group<0>(sums.of, sums.a);
+    else
+      wgmma_wait_group<0>(sums.of);
+    if (!Epilogue::phases || t.first < t.last) release(s, step + t.last - t.first - 1);
+    if (t.m < arguments.division.M)
+      epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, turn);
+  }
+
+  // Starts the products of all stages of an item, of a's rows from `row` on; the last stage's are in
+  // flight at its end.
   template <bool sums_of_a>
-  __device__ static void multiply(Sums<tile_m, tile_n>& sums, Shared& s, int step, const Item& t) {
+  __device__ static void multiply(Sums<tile_m, tile_n>& sums, Shared& s, int step, const Item& t,
+                                  int row) {
     if constexpr (sums_of_a)
       wgmma_fence(sums.of, sums.a);
     else
@@ -244,7 +278,7 @@ struct Product {
       for (int part = 0; part < depth / wgmma_k; ++part)
 #pragma unroll
         for (int m = 0; m < sums.blocks; ++m) {
-          const uint64_t a = A::descriptor(stage.a + m * block_bytes, part);
+          const uint64_t a = A::descriptor(stage.a + (row / 64 + m) * block_bytes, part);
           const bool adds = k > t.first || part > 0;
           wgmma_mma_async<T, A::major, B::major>(sums.of[m], a, B::descriptor(stage.b, part), adds);
           if constexpr (sums_of_a)

@@ -31,46 +31,74 @@ inline CUtensorMap matrix_map(DType dtype, const void* matrix, int rows, int col
                       "a matrix");
 }
 
-// The size of tiles of out [M, N] with the least work of the busiest block; the first of equals.
+// A consumer's tile and how consumers take items.
 struct Tile {
   int m, n;
+  Consumers consumers = Consumers::in_turn;
+
+  int item_m() const { return consumers == Consumers::together ? sm90::consumers * m : m; }
 };
-inline Tile best_tile(std::initializer_list<Tile> tiles, int M, int N, int sms) {
-  // A step's clocks: 4096 flops and 32 bytes from L2 in each (bench/roofline), the slower of both.
-  const auto step = [](const Tile& t) { return std::max(t.m * t.n / 32, 4 * (t.m + t.n)); };
-  const auto work = [&](const Tile& t) {
-    return double(ceil_div(ceil_div(M, t.m) * ceil_div(N, t.n), sms)) * step(t);
-  };
-  return *std::ranges::min_element(tiles, {}, work);
-}
 
 inline Division divide(const Tile& tile, int M, int N, int K, int parts = 1) {
   const int steps = ceil_div(K, depth), part_steps = ceil_div(steps, parts);
-  return {.tiles_m = ceil_div(M, tile.m),
+  return {.M = M,
+          .tiles_m = ceil_div(M, tile.item_m()),
           .tiles_n = ceil_div(N, tile.n),
           .steps = steps,
           .parts = ceil_div(steps, part_steps),
           .part_steps = part_steps};
 }
 
-// The division of k with the least steps of the busiest block, in parts of 16 or more, since adding
-// up shorter ones costs more; storing an item's sums takes as long as three.
-inline Division divide_into_parts(const Tile& tile, int M, int N, int K, int sms) {
-  const auto work = [&](int parts) {
-    const Division d = divide(tile, M, N, K, parts);
-    return ceil_div(d.items(), sms) * (d.part_steps + 3);
+// ---- The choice -------------------------------------------------------------------------------
+// Estimates of clocks. An SM has 32 bytes from L2 in each (bench/roofline), and 4096 flops.
+constexpr double bytes_a_clock = 32;
+
+// The busiest block's; `sum_bytes` are those of a sum when it is stored. That takes a thread 16
+// clocks, and together with the other consumer's products none in turn.
+inline double block_clocks(const Tile& t, const Division& d, int sms, int sum_bytes) {
+  const double m = t.item_m(), n = t.n;
+  const double step = std::max(m * n * depth * 2 / 4096, (m + n) * depth * 2 / bytes_a_clock);
+  const double multiply = d.part_steps * step;
+  const double store = std::max(16. * t.m * n / warpgroup, m * n * sum_bytes / bytes_a_clock);
+  const double item = t.consumers == Consumers::together
+                          ? multiply + store
+                          : std::max(multiply, (multiply + store) / consumers);
+  return ceil_div(d.items(), sms) * item;
+}
+
+struct Plan {
+  Tile tile;
+  Division division;
+};
+// The first of the tiles with the fewest clocks for a 16-bit out [M, N].
+inline Plan best_plan(std::initializer_list<Tile> tiles, int M, int N, int K, int sms) {
+  const auto clocks = [&](const Tile& t) {
+    return block_clocks(t, divide(t, M, N, K), sms, /*sum_bytes=*/2);
   };
-  int best = 1;
-  for (int parts = 2; parts <= ceil_div(K, depth) / 16; ++parts)
-    if (work(parts) < work(best)) best = parts;
-  return divide(tile, M, N, K, best);
+  const Tile& best = *std::ranges::min_element(tiles, {}, clocks);
+  return {best, divide(best, M, N, K)};
+}
+// The same for fp32 sums, with k in parts, each of 8 steps or more, whose sums another kernel adds
+// up: a launch takes 3000 clocks.
+inline Plan best_plan_in_parts(std::initializer_list<Tile> tiles, int M, int N, int K, int sms) {
+  Plan best{};
+  double fewest = 0;
+  for (const Tile& t : tiles)
+    for (int parts = 1; parts == 1 || parts <= ceil_div(K, depth) / 8; ++parts) {
+      const Division d = divide(t, M, N, K, parts);
+      if (d.items() > 2 * sms && parts > 1) break;
+      const double add_up = d.parts == 1 ? 0 : 3000 + 4. * d.parts * M * N / (bytes_a_clock * sms);
+      const double clocks = block_clocks(t, d, sms, /*sum_bytes=*/4) + add_up;
+      if (fewest == 0 || clocks < fewest) best = {t, d}, fewest = clocks;
+    }
+  return best;
 }
 
 // A block on each SM; with the same columns in all of a block's items, in whole rows of tiles.
 template <bool same_columns>
 int blocks_of(const Division& d, const DeviceProps& props) {
   if (!same_columns) return std::min(d.items(), props.sms);
-  return std::min(d.tiles_m, std::max(1, props.sms / d.tiles_n)) * d.tiles_n;
+  return std::min(d.tiles_m * d.parts, std::max(1, props.sms / d.tiles_n)) * d.tiles_n;
 }
 template <class Product>
 void launch_product(const typename Product::Arguments& arguments, const DeviceProps& props,

@@ -26,10 +26,10 @@ bool fits(DType dtype, const LinearShape& s) {
 // ---- Tiles ------------------------------------------------------------------------------------
 constexpr int tile_rows = 128;  // of activations
 
-template <class T, class B, class Epilogue, int tile_n>
-using Activation = Product<T, AlongK, B, Epilogue, tile_rows, tile_n>;
-template <class T, int tile_m, int tile_n>
-using Gradient = Product<T, AlongRows, AlongRows, ToFp32, tile_m, tile_n>;
+template <class T, class B, class Epilogue, int tile_n, Consumers consumers>
+using Activation = Product<T, AlongK, B, Epilogue, tile_rows, tile_n, consumers>;
+template <class T, int tile_m, int tile_n, Consumers consumers>
+using Gradient = Product<T, AlongRows, AlongRows, ToFp32, tile_m, tile_n, consumers>;
 
 // ---- forward, input's gradient ----------------------------------------------------------------
 // a [M, K] b, with b of [N, K] or, if B is AlongRows, [K, N].
@@ -43,31 +43,35 @@ CUtensorMap activation_map(const Factors& f, const void* of) {  // [M, N]
 }
 
 template <class Epilogue>
-Tile activation_tile(int M, int N, const DeviceProps& props) {
-  constexpr int widest = Epilogue::widest;
-  if (widest == 128) return best_tile({{tile_rows, 128}, {tile_rows, 64}}, M, N, props.sms);
-  return best_tile({{tile_rows, widest}, {tile_rows, 128}, {tile_rows, 64}}, M, N, props.sms);
+Plan plan_activation(int M, int N, int K, const DeviceProps& props) {
+  return best_plan({{tile_rows, Epilogue::widest},
+                    {tile_rows, 128},
+                    {tile_rows, 64},
+                    {tile_rows, 128, Consumers::together}},
+                   M, N, K, props.sms);
 }
 
 template <class T, class B, class Epilogue>
 void run_activation(const Factors& f, const Epilogue& epilogue, const DeviceProps& props,
                     cudaStream_t stream) {
   constexpr int widest = Epilogue::widest;
-  const Tile tile = activation_tile<Epilogue>(f.M, f.N, props);
-  const auto with = [&]<int tile_n>() {
-    launch_product<Activation<T, B, Epilogue, tile_n>>(
-        {.a = {{}, matrix_map(f.dtype, f.a, f.M, f.K, tile_rows)},
-         .b = {{},
-               B::major == Major::k ? matrix_map(f.dtype, f.b, f.N, f.K, tile_n)
-                                    : matrix_map(f.dtype, f.b, f.K, f.N, 64)},
-         .division = divide(tile, f.M, f.N, f.K),
-         .epilogue = epilogue},
-        props, stream);
+  const auto [tile, division] = plan_activation<Epilogue>(f.M, f.N, f.K, props);
+  const auto with = [&]<int tile_n, Consumers consumers>() {
+    using Tiles = Activation<T, B, Epilogue, tile_n, consumers>;
+    launch_product<Tiles>({.a = {{}, matrix_map(f.dtype, f.a, f.M, f.K, Tiles::item_m)},
+                           .b = {{},
+                                 B::major == Major::k ? matrix_map(f.dtype, f.b, f.N, f.K, tile_n)
+                                                      : matrix_map(f.dtype, f.b, f.K, f.N, 64)},
+                           .division = division,
+                           .epilogue = epilogue},
+                          props, stream);
   };
-  if (tile.n == widest) return with.template operator()<widest>();
+  using enum Consumers;
+  if (tile.consumers == together) return with.template operator()<128, together>();
+  if (tile.n == widest) return with.template operator()<widest, in_turn>();
   if constexpr (widest > 128)
-    if (tile.n == 128) return with.template operator()<128>();
-  with.template operator()<64>();
+    if (tile.n == 128) return with.template operator()<128, in_turn>();
+  with.template operator()<64, in_turn>();
 }
 
 template <class T>
@@ -76,13 +80,11 @@ Bias<T> bias_of(const void* bias, int N) {
 }
 
 // ---- weight's gradient ------------------------------------------------------------------------
-struct WeightDivision {
-  Tile tile;
-  Division division;
-};
-WeightDivision weight_division(const LinearShape& s, const DeviceProps& props) {
-  const Tile tile = best_tile({{128, 192}, {128, 128}, {64, 64}}, s.N, s.K, 1);
-  return {tile, divide_into_parts(tile, s.N, s.K, s.M, props.sms)};
+Plan plan_weight(const LinearShape& s, const DeviceProps& props) {
+  using enum Consumers;
+  return best_plan_in_parts(
+      {{128, 192}, {128, 128}, {64, 64}, {128, 128, together}, {128, 192, together}}, s.N, s.K, s.M,
+      props.sms);
 }
 
 }  // namespace
@@ -129,20 +131,20 @@ bool HopperKernels::takes(const LinearBackwardWeight& op) const {
 }
 template <>
 size_t HopperKernels::workspace(const LinearBackwardWeight& op) {
-  const int parts = weight_division(op.shape, props_).division.parts;
+  const int parts = plan_weight(op.shape, props_).division.parts;
   return parts == 1 ? 0 : sizeof(float) * parts * (size_t(op.shape.N) * op.shape.K + op.shape.N);
 }
 template <>
 void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
   const auto [M, N, K] = op.shape;
-  const auto [tile, division] = weight_division(op.shape, props_);
+  const auto [tile, division] = plan_weight(op.shape, props_);
   const bool direct = division.parts == 1;
   auto* const partial = static_cast<float*>(op.workspace);
   const int64_t weights = int64_t{N} * K,
                 biases = op.dbias ? N : 0;  // of a part: one after the other
   by_16_bits(op.dtype, [&]<class T>() {
-    const auto with = [&]<int tile_m, int tile_n>() {
-      launch_product<Gradient<T, tile_m, tile_n>>(
+    const auto with = [&]<int tile_m, int tile_n, Consumers consumers>() {
+      launch_product<Gradient<T, tile_m, tile_n, consumers>>(
           {.a = {{}, matrix_map(op.dtype, op.dout, M, N, 64)},
            .b = {{}, matrix_map(op.dtype, op.inp, M, K, 64)},
            .division = division,
@@ -154,9 +156,13 @@ void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
                         .accumulate = direct && op.accumulate}},
           props_, stream);
     };
-    if (tile.n == 128) return with.template operator()<128, 128>();
-    if (tile.n == 192) return with.template operator()<128, 192>();
-    with.template operator()<64, 64>();
+    using enum Consumers;
+    if (tile.n == 64) return with.template operator()<64, 64, in_turn>();
+    if (tile.consumers == in_turn)
+      return tile.n == 128 ? with.template operator()<128, 128, in_turn>()
+                           : with.template operator()<128, 192, in_turn>();
+    tile.n == 128 ? with.template operator()<128, 128, together>()
+                  : with.template operator()<128, 192, together>();
   });
   if (!direct)
     finish_column_sums({.out = op.dweight,
@@ -198,8 +204,7 @@ bool HopperKernels::takes(const GeluLinearBackwardInput& op) const {
 template <>
 size_t HopperKernels::workspace(const GeluLinearBackwardInput& op) {
   const int M = op.shape.M, K = op.shape.K;
-  const Tile tile = activation_tile<TimesGeluSlope<__half>>(M, K, props_);
-  const Division d = divide(tile, M, K, op.shape.N);
+  const Division d = plan_activation<TimesGeluSlope<__half>>(M, K, op.shape.N, props_).division;
   return sizeof(float) * blocks_of<true>(d, props_) / d.tiles_n * K;
 }
 template <>

@@ -30,7 +30,7 @@ struct Bias {
 // ---- out = sums + bias ------------------------------------------------------------------------
 template <class T>
 struct AddBias {
-  static constexpr bool sums_of_a = false, same_columns = false;
+  static constexpr bool sums_of_a = false, same_columns = false, phases = false;
   static constexpr int widest = 192;
   template <int>
   using Carried = Nothing;
@@ -77,7 +77,7 @@ struct AddBias {
 // ---- h = sums, out = gelu(sums + bias) --------------------------------------------------------
 template <class T>
 struct AddBiasGelu {
-  static constexpr bool sums_of_a = false, same_columns = false;
+  static constexpr bool sums_of_a = false, same_columns = false, phases = false;
   static constexpr int widest = 192;
   template <int>
   using Carried = Nothing;
@@ -136,7 +136,7 @@ struct BiasGradient {
 
 template <class T>
 struct TimesGeluSlope {
-  static constexpr bool sums_of_a = false, same_columns = true;
+  static constexpr bool sums_of_a = false, same_columns = true, phases = false;
   static constexpr int widest = widest_columns;
   CUtensorMap out, h;  // [M, N] T in boxes of [tile_m, 64]
   Bias<T> bias;

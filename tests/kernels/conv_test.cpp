@@ -513,6 +513,9 @@ const ConvShape odd_shapes[] = {
     {1, 6, 5, 64, 64, 2, 2, 1, 1},
     {1, 3, 5, 40, 40, 2, 7, 4, 1},  // one pixel, whose variance is 0
     {2, 1, 2, 32, 64, 3, 3, 8, 4},  // every pixel reads padding alone
+    // tiles that Hopper's consumers share; the second one's rows of the last are past the end
+    {2, 13, 20, 32, 72, 3, 3, 1, 1},
+    {2, 13, 20, 72, 32, 3, 3, 1, 1},
     // one tile of out or of dinp, whose gemm_k several blocks share
     {2, 2, 2, 256, 64, 3, 3, 1, 1},
     {2, 2, 2, 64, 256, 3, 3, 1, 1},
