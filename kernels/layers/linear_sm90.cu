@@ -38,16 +38,20 @@ struct Factors {
   int M, N, K;
   DType dtype;
 };
-CUtensorMap activation_map(const Factors& f, const void* of) {  // [M, N]
-  return matrix_map(f.dtype, of, f.M, f.N, tile_rows);
+// [M, N], in boxes of [rows, 64]
+CUtensorMap activation_map(const Factors& f, const void* of, int rows = piece_rows) {
+  return matrix_map(f.dtype, of, f.M, f.N, unsigned(rows));
 }
 
 template <class Epilogue>
 Plan plan_activation(int M, int N, int K, const DeviceProps& props) {
-  return best_plan({{tile_rows, Epilogue::widest},
+  using enum Consumers;
+  constexpr int widest = Epilogue::widest;
+  return best_plan({{tile_rows, widest},
                     {tile_rows, 128},
                     {tile_rows, 64},
-                    {tile_rows, 128, Consumers::together}},
+                    {tile_rows, widest, together},
+                    {tile_rows, 128, together}},
                    M, N, K, props.sms);
 }
 
@@ -67,11 +71,13 @@ void run_activation(const Factors& f, const Epilogue& epilogue, const DeviceProp
                           props, stream);
   };
   using enum Consumers;
-  if (tile.consumers == together) return with.template operator()<128, together>();
-  if (tile.n == widest) return with.template operator()<widest, in_turn>();
+  const bool shared = tile.consumers == together;
+  if (tile.n == 64) return with.template operator()<64, in_turn>();
   if constexpr (widest > 128)
-    if (tile.n == 128) return with.template operator()<128, in_turn>();
-  with.template operator()<64, in_turn>();
+    if (tile.n == widest)
+      return shared ? with.template operator()<widest, together>()
+                    : with.template operator()<widest, in_turn>();
+  shared ? with.template operator()<128, together>() : with.template operator()<128, in_turn>();
 }
 
 template <class T>
@@ -214,8 +220,8 @@ void HopperKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) 
   by_16_bits(op.dtype, [&]<class T>() {
     run_activation<T, AlongRows>(
         f,
-        TimesGeluSlope<T>{.out = activation_map(f, op.dinp),
-                          .h = activation_map(f, op.inp),
+        TimesGeluSlope<T>{.out = activation_map(f, op.dinp, tile_rows),
+                          .h = activation_map(f, op.inp, tile_rows),
                           .bias = bias_of<T>(op.bias, K),
                           .gradient = {op.dbias, op.accumulate},
                           .blocks = {static_cast<float*>(op.workspace), props_.arrived, K}},

@@ -27,6 +27,9 @@ struct Bias {
   }
 };
 
+// Pieces of 64 rows: two of 128 for each consumer would leave the largest tiles but two stages.
+constexpr int piece_rows = wgmma_m;
+
 // ---- out = sums + bias ------------------------------------------------------------------------
 template <class T>
 struct AddBias {
@@ -34,38 +37,41 @@ struct AddBias {
   static constexpr int widest = 192;
   template <int>
   using Carried = Nothing;
-  CUtensorMap out;  // [M, N] T in boxes of [tile_m, 64]
+  CUtensorMap out;  // [M, N] T in boxes of [piece_rows, 64]
   Bias<T> bias;
 
-  template <int tile_m>
+  template <int>
   struct Shared {
-    Piece<tile_m> piece[2];
+    Piece<piece_rows> piece[2];
     __device__ void prepare() {}
   };
 
   template <int tile_m, int tile_n>
   __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Nothing&,
                         Shared<tile_m>& s, int consumer, int turn) const {
-    constexpr int pieces = tile_n / piece_columns;
+    constexpr int pieces = tile_n / piece_columns * sums.blocks;
 #pragma unroll
-    for (int p = 0; p < pieces; ++p) {
-      Piece<tile_m>& piece = s.piece[(turn * pieces + p) % 2];
+    for (int p = 0; p < tile_n / piece_columns; ++p) {
       const auto bias_of = bias.piece(t.n + p * piece_columns);
-      if (first_of_consumer())
-        cp_async_bulk_wait_group_read<1>();  // the piece before the last has left
-      wait_for_consumer(consumer);
-      for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* to) {
-        const float* const x = sums.of[m] + 4 * (8 * p + j);
-        uint32_t pairs[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const auto b = bias_of.at(j + i / 2);
-          pairs[i] = cvt_rn_x2<T>(x[2 * i] + b.at[0], x[2 * i + 1] + b.at[1]);
-        }
-        stmatrix_x4(to, pairs);
-      });
-      end_of_pieces(consumer);
-      leave(out, piece, t.m, t.n + p * piece_columns);
+      for (int m = 0; m < sums.blocks; ++m) {
+        Piece<piece_rows>& piece = s.piece[(turn * pieces + p * sums.blocks + m) % 2];
+        if (first_of_consumer())
+          cp_async_bulk_wait_group_read<1>();  // the piece before the last has left
+        wait_for_consumer(consumer);
+        for_each_square<1>(piece, [&](int, int j, uint4* to) {
+          const float* const x = sums.of[m] + 4 * (8 * p + j);
+          uint32_t pairs[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const auto b = bias_of.at(j + i / 2);
+            pairs[i] = cvt_rn_x2<T>(x[2 * i] + b.at[0], x[2 * i + 1] + b.at[1]);
+          }
+          stmatrix_x4(to, pairs);
+        });
+        end_of_pieces(consumer);
+        leave(out, piece, t.m + m * piece_rows, t.n + p * piece_columns);
+      }
     }
   }
   template <class Shared>
@@ -81,13 +87,13 @@ struct AddBiasGelu {
   static constexpr int widest = 192;
   template <int>
   using Carried = Nothing;
-  CUtensorMap out, h;  // [M, N] T in boxes of [tile_m, 64]
+  CUtensorMap out, h;  // [M, N] T in boxes of [piece_rows, 64]
   bool stores_h;
   Bias<T> bias;
 
-  template <int tile_m>
+  template <int>
   struct Shared {
-    Piece<tile_m> out, h;
+    Piece<piece_rows> out, h;
     __device__ void prepare() {}
   };
 
@@ -98,23 +104,26 @@ struct AddBiasGelu {
     for (int p = 0; p < tile_n / piece_columns; ++p) {
       const int column = t.n + p * piece_columns;
       const auto bias_of = bias.piece(column);
-      wait_for_stores();
-      wait_for_consumer(consumer);
-      for_each_square<Sums<tile_m, tile_n>::blocks>(s.out, [&](int m, int j, uint4* to) {
-        const float* const x = sums.of[m] + 4 * (8 * p + j);
-        uint32_t of_h[4], of_out[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const auto b = bias_of.at(j + i / 2);
-          of_h[i] = cvt_rn_x2<T>(x[2 * i], x[2 * i + 1]);
-          of_out[i] = cvt_rn_x2<T>(gelu(x[2 * i] + b.at[0]), gelu(x[2 * i + 1] + b.at[1]));
-        }
-        if (stores_h) stmatrix_x4(s.h.at + (to - s.out.at), of_h);
-        stmatrix_x4(to, of_out);
-      });
-      end_of_pieces(consumer);
-      if (stores_h) leave(h, s.h, t.m, column);
-      leave(out, s.out, t.m, column);
+      for (int m = 0; m < sums.blocks; ++m) {
+        wait_for_stores();
+        wait_for_consumer(consumer);
+        for_each_square<1>(s.out, [&](int, int j, uint4* to) {
+          const float* const x = sums.of[m] + 4 * (8 * p + j);
+          uint32_t of_h[4], of_out[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const auto b = bias_of.at(j + i / 2);
+            of_h[i] = cvt_rn_x2<T>(x[2 * i], x[2 * i + 1]);
+            of_out[i] = cvt_rn_x2<T>(gelu(x[2 * i] + b.at[0]), gelu(x[2 * i + 1] + b.at[1]));
+          }
+          if (stores_h) stmatrix_x4(s.h.at + (to - s.out.at), of_h);
+          stmatrix_x4(to, of_out);
+        });
+        end_of_pieces(consumer);
+        if (stores_h) leave(h, s.h, t.m + m * piece_rows, column);
+        leave(out, s.out, t.m + m * piece_rows, column);
+      }
     }
   }
   template <class Shared>

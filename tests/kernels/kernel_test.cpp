@@ -151,10 +151,10 @@ bool add_cases(KernelCases cases) {
     for (const KernelCase& c : cases) {
       const double work = work_of(c.name);
       const bool small = work <= (device.plain ? 1 << 14 : 1 << 16);
-      const bool slow = device.plain ? !small : !device.chip.empty() && work > 20e6;
+      const bool slow = device.plain ? !small : !device.chip.empty() && work > 1 << 22;
       if (!device.unavailable.empty() || (c.cpu_only && !device.host_threads) ||
           (device.operations && !is_case_of(*device.operations, c.name)) ||
-          (small_only && !small) || (slow && !all))
+          (small_only && !small) || (slow && !all && (device.plain || !c.always)))
         continue;
       for (const DType dtype : device.dtypes)
         if (dtype == DType::fp32 || !device.host_threads || all || small)

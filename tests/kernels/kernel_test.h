@@ -25,6 +25,10 @@ class KernelCases : public std::vector<KernelCase> {
   void add(std::string name, Make make, Options... options) {
     push_back({std::move(name), [=](DType dtype) { return make(dtype, options...); }});
   }
+  // The cases from the first-th on run on the stand-in, however large.
+  void always(size_t first) {
+    for (size_t i = first; i < size(); ++i) (*this)[i].always = true;
+  }
   // All later cases run only in `make test-all`.
   void begin_sweep() { usual_ = size(); }
   size_t usual() const { return std::min(usual_, size()); }

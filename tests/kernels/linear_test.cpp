@@ -148,10 +148,14 @@ KernelCases linear_cases() {
         {33, 10, 192},        {1, 1000, 192},  {19, 72, 588},  {197, 576, 192},
         {197, 192, 192},      {197, 192, 768}, {5, 1024, 1024}})
     add(s);
-  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end.
-  add({520, 72, 264}), add({520, 264, 72});
-  // Sums in parts on Hopper; in the last, of shared tiles.
-  add_weight({2500, 8, 8}), add_weight({2300, 24, 200}), add_weight({1900, 136, 72});
+  // Sums in parts on Hopper.
+  add_weight({2500, 8, 8}), add_weight({2300, 24, 200});
+  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end. The
+  // weight's gradient in parts.
+  const size_t shared = cases.size();
+  for (const int width : {72, 136}) add({520, width, 264}), add({520, 264, width});
+  add_weight({1900, 136, 72});
+  cases.always(shared);
   cases.begin_sweep();
   // All layers' widths: ViT-Tiny's, ViT-L's, and the heads of ResNets.
   for (const int M : {1, 63, 65})
