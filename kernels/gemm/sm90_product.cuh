@@ -245,7 +245,7 @@ struct Product {
     if constexpr (Epilogue::sums_of_a) of_a = epilogue.wants_sums_of_a(t);
     if (Epilogue::phases && t.first == t.last) {
       sums = {};
-      __syncwarp();  // all lanes have waited, as after a wgmma, before the first ends the turn
+      __syncwarp();  // as a wgmma does: all lanes have waited before the first ends the turn
     } else if (of_a)
       multiply<Epilogue::sums_of_a>(sums, s, step, t, row);
     else
