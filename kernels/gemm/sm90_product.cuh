@@ -260,8 +260,8 @@ struct Product {
       epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, turn);
   }
 
-  // Starts the products of all stages of an item, of a's rows from `row` on; the last stage's are in
-  // flight at its end.
+  // Starts the products of an item's stages, of a's rows from `row` on; those of the last stage are
+  // in flight at its end.
   template <bool sums_of_a>
   __device__ static void multiply(Sums<tile_m, tile_n>& sums, Shared& s, int step, const Item& t,
                                   int row) {

@@ -66,7 +66,7 @@ TEST_F(HopperKernels, TrainResNets) {
     change_model(model, "[3, 4, 6, 3]", "[1, 1, 1, 1]");
     const std::string words = model +
                               " --image-size 32 --log-every 1 --data cifar --batch 8 --steps 3 "
-                              "--lr 1e-3 --precision fp16 --loss-scale 256 --device simt ";
+                              "--lr 1e-4 --precision fp16 --loss-scale 256 --device simt ";
     EXPECT_TRUE(has(as_sm_90(words + "--kernels hopper --out run-" + model).output, count));
     as_sm_90(words + "--out auto-" + model);
     const auto want = losses(in("auto-" + model)), got = losses(in("run-" + model));
