@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -71,13 +72,24 @@ Step step_of(const Model& model, KernelSet set, int multiprocessors) {
           .set = set};
 }
 
+// The kernels' counts, with those of Hopper's matrix product as one for all tiles: which of them an
+// operation takes depends on the number of multiprocessors.
+std::map<std::string, simt::Counters> by_kernel(const StepCounts& counts) {
+  std::map<std::string, simt::Counters> kernels;
+  for (const auto& [name, c] : counts.kernels()) {
+    static const std::regex tile("^(sm90_product<.*?), [0-9].*");
+    kernels[std::regex_replace(name, tile, "$1, ...> >")] += c;
+  }
+  return kernels;
+}
+
 // Each kernel's counts, extrapolated linearly from 1 and 2 multiprocessors, with its counted
 // launches. Leaves out kernels that are not used at all these sizes.
 std::map<std::string, simt::Counters> extended(const StepCounts& one, const StepCounts& two,
                                                const StepCounts& launched, int large) {
   std::map<std::string, simt::Counters> kernels;
-  const auto at_one = one.kernels(), at_two = two.kernels();
-  for (const auto& [name, launches] : launched.kernels()) {
+  const auto at_one = by_kernel(one), at_two = by_kernel(two);
+  for (const auto& [name, launches] : by_kernel(launched)) {
     if (!at_one.contains(name) || !at_two.contains(name)) continue;
     simt::Counters c = at_two.at(name) * (large - 1);
     c += at_one.at(name) * -uint64_t{large - 2};  // modulo 2^64
