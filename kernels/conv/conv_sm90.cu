@@ -51,7 +51,6 @@ struct View {
   int count = 0;  // of taps
   Taps::Tap taps[Taps::max_count]{};
   std::vector<Phase> phases;
-  std::vector<int> ends;  // of their taps
 };
 template <bool input_gradient>
 View view_of(const ConvShape& s, const Geometry& g) {
@@ -70,15 +69,13 @@ View view_of(const ConvShape& s, const Geometry& g) {
     v.last_x = any ? std::max(v.last_x, last_x) : last_x;
     any = true;
   }
-  for (const auto& [a, b, y, x] : v.phases) {
+  for (const auto& [a, b, y, x] : v.phases)
     for (int i = 0; i < y.taps; ++i)
       for (int j = 0; j < x.taps; ++j)
         v.taps[v.count++] = {.i = uint8_t(y.first + i - v.first_y),
                              .j = uint8_t(x.first + j - v.first_x),
                              .number = uint16_t((y.filter + i * y.filter_step) * s.S + x.filter +
                                                 j * x.filter_step)};
-    v.ends.push_back(v.count);
-  }
   return v;
 }
 // With the taps that are on padding for every pixel.
@@ -131,7 +128,7 @@ Pixels pixels_of(DType dtype, const void* image, const ImageSize& size, const Ge
 
 Taps taps_of(const View& v, int channels) {
   const int blocks = ceil_div(channels, depth);
-  Taps taps{.blocks = blocks, .by_blocks = Divisor(blocks), .taps = {}};
+  Taps taps{.last = v.count - 1, .blocks = blocks, .by_blocks = Divisor(blocks), .taps = {}};
   std::ranges::copy(v.taps, taps.taps);
   return taps;
 }
@@ -177,7 +174,8 @@ ConvProduct plan(const ConvShape& s, const DeviceProps& props) {
   const Tile tile = best({wide, narrow}).tile;
   Division d = divide(tile, g.pixels, N, view.count * blocks * depth);
   d.parts = phases;
-  for (int i = 0; i < phases; ++i) d.phase[i] = view.ends[size_t(i)] * blocks;
+  for (int i = 0, end = 0; i < phases; ++i)
+    d.phase[i] = end += std::max(1, view.phases[size_t(i)].taps() * blocks);
   return {g, view, g.pixels, N, channels, {tile, d}};
 }
 size_t statistics_bytes(const ConvProduct& p, const DeviceProps& props, int numbers) {

@@ -18,12 +18,14 @@ struct Taps {
     Tap tap;
     int channel;
   };
+  int last;    // tap
   int blocks;  // of 64 channels
   Divisor by_blocks;
   Tap taps[max_count];
 
+  // Steps past the last tap's have channels past its last, zeros: those of phases without taps.
   __device__ Step of_step(int step) const {
-    const int tap = by_blocks.divide(step);
+    const int tap = min(by_blocks.divide(step), last);
     return {taps[tap], (step - tap * blocks) * depth};
   }
 };

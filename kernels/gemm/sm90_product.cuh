@@ -243,10 +243,7 @@ struct Product {
     const int row = together ? consumer * tile_m : 0;
     bool of_a = false;
     if constexpr (Epilogue::sums_of_a) of_a = epilogue.wants_sums_of_a(t);
-    if (Epilogue::phases && t.first == t.last) {
-      sums = {};
-      __syncwarp();  // as a wgmma does: all lanes have waited before the first ends the turn
-    } else if (of_a)
+    if (of_a)
       multiply<Epilogue::sums_of_a>(sums, s, step, t, row);
     else
       multiply<false>(sums, s, step, t, row);
@@ -255,7 +252,7 @@ struct Product {
       wgmma_wait_group<0>(sums.of, sums.a);
     else
       wgmma_wait_group<0>(sums.of);
-    if (!Epilogue::phases || t.first < t.last) release(s, step + t.last - t.first - 1);
+    release(s, step + t.last - t.first - 1);
     if (t.m < arguments.division.M)
       epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, turn);
   }

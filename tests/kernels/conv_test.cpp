@@ -569,12 +569,20 @@ KernelCases conv_cases() {
     if (by_tiles || i % 4 == 0) add_sums(s, i, i / 3 % 2);
     ++i;
   }
-  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end.
-  const size_t shared = cases.size();
-  for (const ConvShape& s :
-       {ConvShape{2, 13, 20, 32, 72, 3, 3, 1, 1}, {2, 13, 20, 72, 32, 3, 3, 1, 1}})
+  // Hopper's wide tiles, and those that its consumers share, the second one's rows of the last
+  // being past the end.
+  const size_t wide = cases.size();
+  for (const ConvShape& s : {ConvShape{2, 13, 20, 32, 72, 3, 3, 1, 1},
+                             {2, 13, 20, 72, 32, 3, 3, 1, 1},
+                             {1, 15, 20, 32, 128, 1, 1, 1, 0},
+                             {1, 15, 20, 128, 32, 1, 1, 1, 0},
+                             {1, 17, 17, 128, 32, 3, 3, 2, 1}})
     add_once(s), add_sums(s, i, false);
-  cases.always(shared);
+  for (const ConvShape& s : {ConvShape{1, 10, 15, 256, 8, 1, 1, 1, 0},
+                             {1, 20, 30, 256, 136, 1, 1, 1, 0},
+                             {1, 21, 31, 128, 136, 2, 2, 1, 0}})
+    add_backward_weight(s, false, false);
+  cases.always(wide);
   // Without padding, whose zeros would add variance.
   for (const ConvShape& s : {ConvShape{2, 7, 7, 64, 64, 3, 3, 1, 0},
                              {1, 9, 9, 72, 40, 1, 1, 1, 0},

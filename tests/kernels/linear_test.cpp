@@ -150,11 +150,10 @@ KernelCases linear_cases() {
     add(s);
   // Sums in parts on Hopper.
   add_weight({2500, 8, 8}), add_weight({2300, 24, 200});
-  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end. The
-  // weight's gradient in parts.
+  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end.
   const size_t shared = cases.size();
   for (const int width : {72, 136}) add({520, width, 264}), add({520, 264, width});
-  add_weight({1900, 136, 72});
+  add_weight({1900, 136, 72}), add_weight({600, 136, 512});
   cases.always(shared);
   cases.begin_sweep();
   // All layers' widths: ViT-Tiny's, ViT-L's, and the heads of ResNets.
