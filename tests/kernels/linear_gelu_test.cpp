@@ -146,6 +146,14 @@ KernelCases linear_gelu_cases() {
                                {400, 1032, 16},
                                {270, 8, 128}})
     add(s);
+  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end.
+  const size_t shared = cases.size();
+  for (const int width : {72, 136})
+    cases.add("linear_gelu_forward" + sizes({{"M", 520}, {"N", width}, {"K", 264}}), forward,
+              LinearShape{520, width, 264}, true, false);
+  cases.add("gelu_linear_backward_input_M520_N264_K72", backward_input, LinearShape{520, 264, 72},
+            false, false);
+  cases.always(shared);
   // ViT-Tiny's MLP.
   cases.add("linear_gelu_forward_M33_N768_K192", forward, LinearShape{33, 768, 192}, true, false);
   cases.add("gelu_linear_backward_input_M33_N192_K768", backward_input, LinearShape{33, 192, 768},

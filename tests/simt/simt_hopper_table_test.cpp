@@ -89,8 +89,8 @@ TEST(SimtHopperTable, CasesReachEachTile) {
   const std::map<std::string, Tiles> want{
       {"AddBias AlongK", with(in_turn, shared)},
       {"AddBias AlongRows", with(in_turn, shared)},
-      {"AddBiasGelu AlongK", in_turn},
-      {"TimesGeluSlope AlongRows", narrow},
+      {"AddBiasGelu AlongK", with(in_turn, shared)},
+      {"TimesGeluSlope AlongRows", with(narrow, {"128, 128, together"})},
       {"ToFp32 AlongRows", of_weight},
       {"StoreWithMoments Filter", with(narrow, {"128, 128, together"})},
       {"StoreInputGradient FilterAlongRows", with(narrow, {"128, 128, together"})},
