@@ -381,6 +381,8 @@ struct ConvBackwardWeight {
 // positions, fused with what follows it in a residual network:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
 //   rstd = 1 / sqrt(variance + eps)
+// If the residual is a projection's output, residual_norm is its batch norm, which is applied as the
+// residual is added: its result takes no memory and no pass.
 // mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one)
 // whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
 // + variance of the parts' means. NaN propagates; running statistics keep their value if mean or
@@ -389,15 +391,17 @@ struct ConvBackwardWeight {
 // finds the same sign again. With a residual it can't recompute y, and so relu's mask is saved:
 // bit c % 64 of relu_mask[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
 struct BatchNormForward {
-  void* out;                   // [rows, C] dtype  =
-  float *mean, *rstd;          // [C]  =, saved for backward
-  uint64_t* relu_mask;         // [ceil(C / 64), rows]  =, saved for backward; null: not wanted
-  float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: left as it is
-  float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
-  const void* inp;             // [rows, C] dtype
-  const void* residual;        // [rows, C] dtype, or null
-  const float* moments;        // [parts, 2, C]: mean and biased variance of inp, by ConvForward
-  const float *weight, *bias;  // [C]
+  void* out;             // [rows, C] dtype  =
+  uint64_t* relu_mask;   // [ceil(C / 64), rows]  =, saved for backward; null: not wanted
+  const void* inp;       // [rows, C] dtype
+  const void* residual;  // [rows, C] dtype, or null
+  struct Norm {
+    float *mean, *rstd;          // [C]  =, saved for backward
+    float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: stays
+    float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
+    const float* moments;        // [parts, 2, C]: mean and biased variance, by ConvForward
+    const float *weight, *bias;  // [C]
+  } norm, residual_norm;         // the second: all null if the residual is added as it is
   RowsShape shape;
   int parts;
   float eps, momentum;
@@ -468,12 +472,17 @@ struct ConvBackwardInputSums {
 };
 
 // The second: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),   n = rows * parts
+// With residual_norm, that batch norm's too, from the same g: its sums are those of a pass of its
+// own over g. relu is then false.
 struct BatchNormBackward {
-  void* dinp;         // [rows, C] dtype  =, may be dout itself
-  const float* sums;  // [2, C], over all parts
-  const void* dout;   // [rows, C] dtype; g, with relu false, if BatchNormBackwardSums wrote it
-  const void* inp;    // [rows, C] dtype
-  const float *mean, *rstd, *weight, *bias;  // [C]
+  const void* dout;  // [rows, C] dtype; g, with relu false, if BatchNormBackwardSums wrote it
+  struct Norm {
+    void* dinp;                         // [rows, C] dtype  =, may be dout itself
+    const float* sums;                  // [2, C], over all parts
+    const void* inp;                    // [rows, C] dtype
+    const float *mean, *rstd, *weight;  // [C]
+  } norm, residual_norm;                // the second: of BatchNormForward, or all null
+  const float* bias;                    // [C], of `norm`
   RowsShape shape;
   int parts;
   bool relu;  // the sign of y is recomputed from inp

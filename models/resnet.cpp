@@ -48,13 +48,13 @@ struct Block {
 
   BatchNormOut add(const char* norm, const ConvOut& branch, Tensor x) const {
     const std::vector<int64_t> from = g.info(x).shape, to = g.info(branch.out).shape;
-    if (from != to) {
-      const ConvOut projected =
+    Residual residual = x;
+    if (from != to)
+      residual = {
           convolution("downsample.0", x,
-                      {.channels = static_cast<int>(to.back()), .filter = 1, .stride = stride});
-      x = batchnorm(g, name + "downsample.1", projected, {}, {.relu = false}).out;
-    }
-    return batchnorm(g, name + norm, branch, x, {.zero_weight = o.zero_init_last});
+                      {.channels = static_cast<int>(to.back()), .filter = 1, .stride = stride}),
+          name + "downsample.1"};
+    return batchnorm(g, name + norm, branch, residual, {.zero_weight = o.zero_init_last});
   }
 };
 

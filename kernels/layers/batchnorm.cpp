@@ -1,6 +1,7 @@
 // Batch normalisation over the rows of [rows, C], with ReLU and the residual add:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
+// The residual may have a batch norm of its own, which is applied as it is added.
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
 // Saved for backward: inp, mean, rstd, and if y can't be recomputed from inp, one bit per element:
@@ -9,6 +10,8 @@
 // Backward's sums go through RowGroups, so they don't depend on the number of threads.
 // Memory is the limit: each element is read once and written once.
 #include <omp.h>
+
+#include <optional>
 
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
@@ -45,54 +48,73 @@ size_t relu_mask_byte(const RowsShape& shape, int row, int column) {
 // y before the residual, scale = rstd * weight; backward recomputes its sign.
 vf normalised(vf x, vf mean, vf scale, vf bias) { return simd::fma(x - mean, scale, bias); }
 
-// Forward and evaluation. rstd(i, lanes): the rstd of columns i ...
-template <class T, class Op, class Rstd>
-void normalise(const Op& op, const float* mean, Rstd rstd) {
-  const int C = op.shape.C;
+// A norm's constants in a strip.
+struct NormStrip {
+  const float *mean, *bias;  // of the strip's first column
+  alignas(64) float scale[strip];
+
+  template <class Rstd>  // rstd(i, lanes): that of columns i ...
+  NormStrip(const float* mean, Rstd rstd, const float* weight, const float* bias, int first, int n)
+      : mean(mean + first), bias(bias + first) {
+    for_each(n, [&](int i, auto lanes) {
+      lanes.store(scale + i, rstd(first + i, lanes) * lanes.load(weight + first + i));
+    });
+  }
+  NormStrip(const BatchNormForward::Norm& norm, int first, int n)
+      : NormStrip(
+            norm.mean, [&](int i, auto lanes) { return lanes.load(norm.rstd + i); }, norm.weight,
+            norm.bias, first, n) {}
+
+  vf normalised(vf x, int i, auto lanes) const {
+    return BAREVISION_ISA::normalised(x, lanes.load(mean + i), lanes.load(scale + i),
+                                      lanes.load(bias + i));
+  }
+};
+
+// Forward and evaluation. `other` normalises the residual, if not null.
+template <class T, class Op>
+void normalise_strip(const Op& op, const NormStrip& norm, const NormStrip* other, int first, int n,
+                     int begin, int end) {
   const T *inp = as<T>(op.inp), *residual = as<T>(op.residual);
   T* out = as<T>(op.out);
-  for_strips(op.shape, [&](int first, int n, int begin, int end) {
-    alignas(64) float scale[strip];
+  for (int row = begin; row < end; ++row) {
+    const size_t at = size_t(row) * op.shape.C + first;
     for_each(n, [&](int i, auto lanes) {
-      lanes.store(scale + i, rstd(first + i, lanes) * lanes.load(op.weight + first + i));
+      vf y = norm.normalised(lanes.load(inp + at + i), i, lanes);
+      if (residual) {
+        const vf x = lanes.load(residual + at + i);
+        y += other ? other->normalised(x, i, lanes) : x;
+      }
+      if (op.relu) y = simd::max(vf{}, y);  // a NaN stays one
+      lanes.store(out + at + i, y);
+      if constexpr (requires { op.relu_mask; })
+        if (op.relu_mask) {
+          const simd::bits bits = simd::to_bits(simd::rounded(T{}, y) > 0.0f);
+          char* to = reinterpret_cast<char*>(op.relu_mask);
+          __builtin_memcpy(to + relu_mask_byte(op.shape, row, first + i), &bits, sizeof bits);
+        }
     });
-    for (int row = begin; row < end; ++row) {
-      const size_t at = size_t(row) * C + first;
-      for_each(n, [&](int i, auto lanes) {
-        vf y = normalised(lanes.load(inp + at + i), lanes.load(mean + first + i),
-                          lanes.load(scale + i), lanes.load(op.bias + first + i));
-        if (residual) y += lanes.load(residual + at + i);
-        if (op.relu) y = simd::max(vf{}, y);  // a NaN stays one
-        lanes.store(out + at + i, y);
-        if constexpr (requires { op.relu_mask; })
-          if (op.relu_mask) {
-            const simd::bits bits = simd::to_bits(simd::rounded(T{}, y) > 0.0f);
-            char* to = reinterpret_cast<char*>(op.relu_mask);
-            __builtin_memcpy(to + relu_mask_byte(op.shape, row, first + i), &bits, sizeof bits);
-          }
-      });
-    }
-  });
+  }
 }
 
 // Mean and rstd over all parts, and the running statistics.
-void merge_moments(const BatchNormForward& op, int c) {
+void merge_moments(const BatchNormForward& op, const BatchNormForward::Norm& norm, int c) {
   const size_t C = op.shape.C;
   float mean = 0, variance = 0;
-  for (int p = 0; p < op.parts; ++p) mean += op.moments[2 * p * C + c];
+  for (int p = 0; p < op.parts; ++p) mean += norm.moments[2 * p * C + c];
   mean /= float(op.parts);
   for (int p = 0; p < op.parts; ++p) {
-    const float difference = op.moments[2 * p * C + c] - mean;
-    variance += op.moments[(2 * p + 1) * C + c] + difference * difference;
+    const float difference = norm.moments[2 * p * C + c] - mean;
+    variance += norm.moments[(2 * p + 1) * C + c] + difference * difference;
   }
   variance /= float(op.parts);
-  op.mean[c] = mean;
-  op.rstd[c] = 1.0f / __builtin_sqrtf(variance + op.eps);
-  if (!op.running_mean || !__builtin_isfinite(mean) || !__builtin_isfinite(variance)) return;
+  norm.mean[c] = mean;
+  norm.rstd[c] = 1.0f / __builtin_sqrtf(variance + op.eps);
+  if (!norm.running_mean || !__builtin_isfinite(mean) || !__builtin_isfinite(variance)) return;
   const double n = double(op.shape.rows) * op.parts;
   const float unbiased = n > 1 ? variance * float(n / (n - 1)) : variance;
-  op.running_mean[c] += op.momentum * (mean - op.running_mean[c]);
-  op.running_var[c] += op.momentum * (unbiased - op.running_var[c]);
+  norm.running_mean[c] += op.momentum * (mean - norm.running_mean[c]);
+  norm.running_var[c] += op.momentum * (unbiased - norm.running_var[c]);
 }
 
 // One row of backward's first pass, added to the partial sums of g and of g * (inp - mean).
@@ -140,30 +162,51 @@ void backward_sums(const BatchNormBackwardSums& op) {
   });
 }
 
+// A norm's constants of its gradient in a strip: scale * (g - offset - (x - mean) * slope).
+struct GradientStrip {
+  const BatchNormBackward::Norm& norm;
+  alignas(64) float scale[strip], offset[strip], slope[strip];
+
+  GradientStrip(const BatchNormBackward::Norm& of, int C, float inverse_n, int first, int n)
+      : norm(of) {
+    for_each(n, [&](int i, auto lanes) {
+      const vf rstd = lanes.load(norm.rstd + first + i);
+      lanes.store(scale + i, rstd * lanes.load(norm.weight + first + i));
+      lanes.store(offset + i, lanes.load(norm.sums + first + i) * inverse_n);
+      lanes.store(slope + i, lanes.load(norm.sums + C + first + i) * inverse_n * rstd);
+    });
+  }
+  vf gradient(vf g, vf x, vf mean, int i, auto lanes) const {
+    const vf d = g - lanes.load(offset + i) - (x - mean) * lanes.load(slope + i);
+    return lanes.load(scale + i) * d;
+  }
+};
+
 template <class T>
 void backward(const BatchNormBackward& op) {
+  const auto &norm = op.norm, &other = op.residual_norm;
   const int C = op.shape.C;
   const float inverse_n = static_cast<float>(1 / (double(op.shape.rows) * op.parts));
-  const T *dout = as<T>(op.dout), *inp = as<T>(op.inp);
-  T* dinp = as<T>(op.dinp);
+  const T *dout = as<T>(op.dout), *inp = as<T>(norm.inp), *residual = as<T>(other.inp);
   for_strips(op.shape, [&](int first, int n, int begin, int end) {
-    alignas(64) float scale[strip], offset[strip], slope[strip];
-    for_each(n, [&](int i, auto lanes) {
-      const vf rstd = lanes.load(op.rstd + first + i);
-      lanes.store(scale + i, rstd * lanes.load(op.weight + first + i));
-      lanes.store(offset + i, lanes.load(op.sums + first + i) * inverse_n);
-      lanes.store(slope + i, lanes.load(op.sums + C + first + i) * inverse_n * rstd);
-    });
+    const GradientStrip own(norm, C, inverse_n, first, n);
+    std::optional<GradientStrip> second;
+    if (residual) second.emplace(other, C, inverse_n, first, n);
     for (int row = begin; row < end; ++row) {
       const size_t at = size_t(row) * C + first;
       for_each(n, [&](int i, auto lanes) {
-        const vf x = lanes.load(inp + at + i), mean = lanes.load(op.mean + first + i),
-                 s = lanes.load(scale + i);
+        const vf x = lanes.load(inp + at + i), mean = lanes.load(norm.mean + first + i);
         vf g = lanes.load(dout + at + i);
-        if (op.relu)
-          g = simd::select(normalised(x, mean, s, lanes.load(op.bias + first + i)) > 0.0f, g, vf{});
-        const vf d = g - lanes.load(offset + i) - (x - mean) * lanes.load(slope + i);
-        lanes.store(dinp + at + i, s * d);
+        if (op.relu) {
+          const vf y =
+              normalised(x, mean, lanes.load(own.scale + i), lanes.load(op.bias + first + i));
+          g = simd::select(y > 0.0f, g, vf{});
+        }
+        lanes.store(as<T>(norm.dinp) + at + i, own.gradient(g, x, mean, i, lanes));
+        if (second)
+          lanes.store(as<T>(other.dinp) + at + i,
+                      second->gradient(g, lanes.load(residual + at + i),
+                                       lanes.load(other.mean + first + i), i, lanes));
       });
     }
   });
@@ -173,17 +216,30 @@ void backward(const BatchNormBackward& op) {
 
 template <>
 void CpuKernels::run(const BatchNormForward& op) {
-  for (int c = 0; c < op.shape.C; ++c) merge_moments(op, c);
+  const bool two = op.residual_norm.moments;
+  for (int c = 0; c < op.shape.C; ++c) {
+    merge_moments(op, op.norm, c);
+    if (two) merge_moments(op, op.residual_norm, c);
+  }
   with_type(op.dtype, [&]<class T>(T) {
-    normalise<T>(op, op.mean, [&](int i, auto lanes) { return lanes.load(op.rstd + i); });
+    for_strips(op.shape, [&](int first, int n, int begin, int end) {
+      const NormStrip norm(op.norm, first, n);
+      std::optional<NormStrip> other;
+      if (two) other.emplace(op.residual_norm, first, n);
+      normalise_strip<T>(op, norm, two ? &*other : nullptr, first, n, begin, end);
+    });
   });
 }
 
 template <>
 void CpuKernels::run(const BatchNormEvaluate& op) {
+  const auto rstd = [&](int i, auto lanes) {
+    return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
+  };
   with_type(op.dtype, [&]<class T>(T) {
-    normalise<T>(op, op.running_mean, [&](int i, auto lanes) {
-      return 1.0f / simd::sqrt(lanes.keep(lanes.load(op.running_var + i), set(1.0f)) + op.eps);
+    for_strips(op.shape, [&](int first, int n, int begin, int end) {
+      const NormStrip norm(op.running_mean, rstd, op.weight, op.bias, first, n);
+      normalise_strip<T>(op, norm, nullptr, first, n, begin, end);
     });
   });
 }

@@ -1,5 +1,6 @@
 // Batch normalisation over the rows of [rows, C], with ReLU and the residual add:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
+// The residual may have a batch norm of its own, which is applied as it is added.
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
@@ -25,30 +26,38 @@ namespace {
 
 // ---- plain --------------------------------------------------------------------------------------
 // A thread merges the parts' moments of a channel.
-__global__ void batchnorm_moments_plain(BatchNormForward op) {
+__global__ void batchnorm_moments_plain(BatchNormForward op, BatchNormForward::Norm norm) {
   const size_t C = op.shape.C, c = thread_number();
   if (c >= C) return;
   const float n = float(op.shape.rows) * op.parts;
   float mean = 0, variance = 0;
-  for (int p = 0; p < op.parts; ++p) mean += op.moments[2 * p * C + c] / op.parts;
+  for (int p = 0; p < op.parts; ++p) mean += norm.moments[2 * p * C + c] / op.parts;
   for (int p = 0; p < op.parts; ++p) {
-    const float d = op.moments[2 * p * C + c] - mean;
-    variance += (op.moments[(2 * p + 1) * C + c] + d * d) / op.parts;
+    const float d = norm.moments[2 * p * C + c] - mean;
+    variance += (norm.moments[(2 * p + 1) * C + c] + d * d) / op.parts;
   }
-  op.mean[c] = mean, op.rstd[c] = 1 / sqrtf(variance + op.eps);
-  if (!op.running_mean || !isfinite(mean) || !isfinite(variance)) return;
+  norm.mean[c] = mean, norm.rstd[c] = 1 / sqrtf(variance + op.eps);
+  if (!norm.running_mean || !isfinite(mean) || !isfinite(variance)) return;
   const float unbiased = n > 1 ? variance * (n / (n - 1)) : variance;
-  op.running_mean[c] += op.momentum * (mean - op.running_mean[c]);
-  op.running_var[c] += op.momentum * (unbiased - op.running_var[c]);
+  norm.running_mean[c] += op.momentum * (mean - norm.running_mean[c]);
+  norm.running_var[c] += op.momentum * (unbiased - norm.running_var[c]);
+}
+
+template <class Norm>
+__device__ float normalised_plain(const Norm& norm, const float* bias, size_t c, float x) {
+  return fmaf(x - norm.mean[c], norm.rstd[c] * norm.weight[c], bias[c]);
 }
 
 template <class T>
 __global__ void batchnorm_forward_plain(BatchNormForward op) {
   const size_t C = op.shape.C, i = thread_number(), c = i % C;
   if (i >= op.shape.rows * C) return;
-  const float x = to_float(as<T>(op.inp)[i]) - op.mean[c];
-  float y = fmaf(x, op.rstd[c] * op.weight[c], op.bias[c]);
-  if (op.residual) y += to_float(as<T>(op.residual)[i]);
+  float y = normalised_plain(op.norm, op.norm.bias, c, to_float(as<T>(op.inp)[i]));
+  if (op.residual) {
+    const float x = to_float(as<T>(op.residual)[i]);
+    const auto& norm = op.residual_norm;
+    y += norm.moments ? normalised_plain(norm, norm.bias, c, x) : x;
+  }
   as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);  // a NaN stays one
 }
 
@@ -74,15 +83,14 @@ __global__ void batchnorm_evaluate_plain(BatchNormEvaluate op) {
   as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);
 }
 
-// Whether ReLU let element i through.
-template <class T, class Op>
-__device__ bool passed_relu(const Op& op, size_t i) {
+// Whether ReLU let element i through. norm: op itself, or its own of two.
+template <class T, class Op, class Norm>
+__device__ bool passed_relu(const Op& op, const Norm& norm, size_t i) {
   const size_t rows = op.shape.rows, C = op.shape.C, row = i / C, c = i % C;
   if (!op.relu) return true;
   if constexpr (requires { op.relu_mask; })
     if (op.relu_mask) return op.relu_mask[c / 64 * rows + row] >> c % 64 & 1;
-  const float x = to_float(as<T>(op.inp)[i]) - op.mean[c];
-  return fmaf(x, op.rstd[c] * op.weight[c], op.bias[c]) > 0;
+  return normalised_plain(norm, op.bias, c, to_float(as<T>(norm.inp)[i])) > 0;
 }
 
 // A thread adds up a channel.
@@ -92,7 +100,7 @@ __global__ void batchnorm_backward_sums_plain(BatchNormBackwardSums op) {
   if (c >= C) return;
   float g_sum = 0, g_xhat_sum = 0;
   for (size_t i = c; i < op.shape.rows * C; i += C) {
-    const float g = passed_relu<T>(op, i) ? to_float(as<T>(op.dout)[i]) : 0;
+    const float g = passed_relu<T>(op, op, i) ? to_float(as<T>(op.dout)[i]) : 0;
     g_sum += g;
     g_xhat_sum += g * (to_float(as<T>(op.inp)[i]) - op.mean[c]) * op.rstd[c];
     if (op.g) as<T>(op.g)[i] = from_float<T>(g);
@@ -103,14 +111,22 @@ __global__ void batchnorm_backward_sums_plain(BatchNormBackwardSums op) {
 }
 
 template <class T>
-__global__ void batchnorm_backward_plain(BatchNormBackward op) {
-  const size_t C = op.shape.C, i = thread_number(), c = i % C;
-  if (i >= op.shape.rows * C) return;
+__device__ void write_dinp_plain(const BatchNormBackward& op, const BatchNormBackward::Norm& norm,
+                                 size_t i, float g) {
+  const size_t C = op.shape.C, c = i % C;
   const float n = float(op.shape.rows) * op.parts;
-  const float g = passed_relu<T>(op, i) ? to_float(as<T>(op.dout)[i]) : 0;
-  const float xhat = (to_float(as<T>(op.inp)[i]) - op.mean[c]) * op.rstd[c];
-  as<T>(op.dinp)[i] =
-      from_float<T>(op.weight[c] * op.rstd[c] * (g - op.sums[c] / n - xhat * op.sums[C + c] / n));
+  const float xhat = (to_float(as<T>(norm.inp)[i]) - norm.mean[c]) * norm.rstd[c];
+  as<T>(norm.dinp)[i] = from_float<T>(norm.weight[c] * norm.rstd[c] *
+                                      (g - norm.sums[c] / n - xhat * norm.sums[C + c] / n));
+}
+
+template <class T>
+__global__ void batchnorm_backward_plain(BatchNormBackward op) {
+  const size_t i = thread_number();
+  if (i >= size_t(op.shape.rows) * op.shape.C) return;
+  const float g = passed_relu<T>(op, op.norm, i) ? to_float(as<T>(op.dout)[i]) : 0;
+  write_dinp_plain<T>(op, op.norm, i, g);
+  if (op.residual_norm.dinp) write_dinp_plain<T>(op, op.residual_norm, i, g);
 }
 
 // ---- columns and rows ---------------------------------------------------------------------------
@@ -155,8 +171,9 @@ struct Batch {
   Elements<float, width> mean, variance;
 };
 template <int width>
-__device__ Batch<width> batch_of(const BatchNormForward& op, const float* variances, int column) {
-  const float* means = op.moments;
+__device__ Batch<width> batch_of(const BatchNormForward& op, const BatchNormForward::Norm& norm,
+                                 const float* variances, int column) {
+  const float* means = norm.moments;
   Batch<width> all{load<width>(means + column), load<width>(variances + column)};
   if (op.parts == 1) return all;
   const auto parts = static_cast<float>(op.parts);
@@ -188,11 +205,12 @@ __device__ Batch<width> batch_of(const BatchNormForward& op, const float* varian
 }
 
 template <int width>
-__device__ void update_running(const BatchNormForward& op, const Batch<width>& batch, int column) {
+__device__ void update_running(const BatchNormForward& op, const BatchNormForward::Norm& norm,
+                               const Batch<width>& batch, int column) {
   const float n = static_cast<float>(op.shape.rows) * static_cast<float>(op.parts);
   const float unbiased = n > 1 ? n / (n - 1) : 1;
-  auto mean = load<width>(op.running_mean + column),
-       variance = load<width>(op.running_var + column);
+  auto mean = load<width>(norm.running_mean + column),
+       variance = load<width>(norm.running_var + column);
 #pragma unroll
   for (int i = 0; i < width; ++i) {
     const float m = batch.mean.at[i], v = batch.variance.at[i];
@@ -200,34 +218,44 @@ __device__ void update_running(const BatchNormForward& op, const Batch<width>& b
     mean.at[i] = fmaf(op.momentum, m - mean.at[i], mean.at[i]);
     variance.at[i] = fmaf(op.momentum, v * unbiased - variance.at[i], variance.at[i]);
   }
-  store<width>(op.running_mean + column, mean);
-  store<width>(op.running_var + column, variance);
+  store<width>(norm.running_mean + column, mean);
+  store<width>(norm.running_var + column, variance);
 }
 
-// Evaluation in packs: one part, whose moments are the running statistics; only out is written.
-template <class T, int width, bool residual>
-__global__ void __launch_bounds__(256, 4)
-    batchnorm_normalise(BatchNormForward op, const float* variances) {
-  using S = Stripe<width>;
-  const int column = S::column();
-  if (column >= op.shape.C) return;  // no barriers below
-  const Batch<width> batch = batch_of<width>(op, variances, column);
+// A norm's constants for the thread's columns. The blocks of the last rows write the statistics.
+template <int width>
+__device__ NormColumns<width> columns_of(const BatchNormForward& op,
+                                         const BatchNormForward::Norm& norm, const float* variances,
+                                         int column) {
+  const Batch<width> batch = batch_of<width>(op, norm, variances, column);
   Elements<float, width> rstd;
 #pragma unroll
   for (int i = 0; i < width; ++i) rstd.at[i] = rsqrtf(batch.variance.at[i] + op.eps);
-  const auto c = norm_columns<width>(batch.mean.at, rstd.at, op.weight, op.bias, column);
-  if (op.mean && S::row() == 0) {
-    store<width>(op.mean + column, batch.mean);
-    store<width>(op.rstd + column, rstd);
-    if (op.running_mean) update_running<width>(op, batch, column);
+  if (norm.mean && Stripe<width>::row() == 0) {
+    store<width>(norm.mean + column, batch.mean);
+    store<width>(norm.rstd + column, rstd);
+    if (norm.running_mean) update_running<width>(op, norm, batch, column);
   }
+  return norm_columns<width>(batch.mean.at, rstd.at, norm.weight, norm.bias, column);
+}
+
+template <class T, int width, bool residual, bool residual_norm>
+__device__ void normalise_rows(const BatchNormForward& op, const float* variances) {
+  using S = Stripe<width>;
+  const int column = S::column();
+  if (column >= op.shape.C) return;  // no barriers below
+  const auto norm = columns_of<width>(op, op.norm, variances, column);
+  NormColumns<width> other;
+  if constexpr (residual_norm)
+    other = columns_of<width>(op, op.residual_norm, op.residual_norm.moments + op.shape.C, column);
   const auto each = [&](int64_t at, int row, const auto& x, unsigned) {
     Elements<T, width> y;
     unsigned relu_mask = 0;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
-      float v = c.normalised(i, to_float(x[0].at[i]));
-      if constexpr (residual) v += to_float(x[1].at[i]);
+      float v = norm.normalised(i, to_float(x[0].at[i]));
+      if constexpr (residual && !residual_norm) v += to_float(x[1].at[i]);
+      if constexpr (residual_norm) v += other.normalised(i, to_float(x[1].at[i]));
       y.at[i] = from_float<T>(op.relu && v < 0 ? 0.0f : v);  // a NaN stays one
       relu_mask |= unsigned{to_float(y.at[i]) > 0} << i;
     }
@@ -239,6 +267,19 @@ __global__ void __launch_bounds__(256, 4)
     for_rows<T, width, Order::backwards, 2>({op.inp, op.residual}, op.shape, each);
   else
     for_rows<T, width, Order::backwards, 4>({op.inp}, op.shape, each);
+}
+
+// Evaluation in packs: one part, whose moments are the running statistics; only out is written.
+template <class T, int width, bool residual>
+__global__ void __launch_bounds__(256, 4)
+    batchnorm_normalise(BatchNormForward op, const float* variances) {
+  normalise_rows<T, width, residual, false>(op, variances);
+}
+// With residual_norm.
+template <class T, int width>
+__global__ void __launch_bounds__(256, 2)
+    batchnorm_normalise_both(BatchNormForward op, const float* variances) {
+  normalise_rows<T, width, true, true>(op, variances);
 }
 
 // ---- backward -----------------------------------------------------------------------------------
@@ -283,46 +324,86 @@ __global__ void __launch_bounds__(256, 2)
   merge_stripes<width>(sums, parts, s.merge);
 }
 
-template <class T, int width>
-__global__ void __launch_bounds__(256, 2)
-    batchnorm_backward(BatchNormBackward op, float inverse_n) {
+// A norm's constants for the thread's columns.
+template <int width>
+struct GradientColumns {
+  float mean[width], scale[width], offset[width], slope[width];
+
+  __device__ float dinp(int i, float g, float x) const {
+    return scale[i] * fmaf(x - mean[i], slope[i], g + offset[i]);
+  }
+};
+template <int width>
+__device__ GradientColumns<width> columns_of(const BatchNormBackward::Norm& norm, int C,
+                                             float inverse_n, int column) {
+  const auto mean = load<width>(norm.mean + column), rstd = load<width>(norm.rstd + column),
+             weight = load<width>(norm.weight + column), g_sum = load<width>(norm.sums + column),
+             g_xhat_sum = load<width>(norm.sums + C + column);
+  GradientColumns<width> c;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    c.mean[i] = mean.at[i], c.scale[i] = rstd.at[i] * weight.at[i];
+    c.offset[i] = -g_sum.at[i] * inverse_n;
+    c.slope[i] = -g_xhat_sum.at[i] * inverse_n * rstd.at[i];
+  }
+  return c;
+}
+
+// both: residual_norm's gradient, too; relu is then false.
+template <class T, int width, bool both>
+__device__ void backward_rows(const BatchNormBackward& op, float inverse_n) {
   using S = Stripe<width>;
   const int column = S::column();
   if (column >= op.shape.C) return;  // no barriers below
-  const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column),
-             g_sum = load<width>(op.sums + column),
-             g_xhat_sum = load<width>(op.sums + op.shape.C + column);
-  const auto c = norm_columns<width>(mean.at, rstd.at, op.weight, op.bias, column);
-  float offset[width], slope[width];
-#pragma unroll
-  for (int i = 0; i < width; ++i) {
-    offset[i] = -g_sum.at[i] * inverse_n;
-    slope[i] = -g_xhat_sum.at[i] * inverse_n * rstd.at[i];
-  }
+  const auto norm = columns_of<width>(op.norm, op.shape.C, inverse_n, column);
+  const auto bias = load<width>(op.bias + column);
+  GradientColumns<width> other;
+  if constexpr (both) other = columns_of<width>(op.residual_norm, op.shape.C, inverse_n, column);
   const auto each = [&](int64_t at, int, const auto& x, unsigned) {
-    Elements<T, width> dinp;
+    Elements<T, width> dinp, residual_dinp;
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       const float value = to_float(x[1].at[i]);
-      const bool on = !op.relu || c.normalised(i, value) > 0;
-      const float d = (on ? to_float(x[0].at[i]) : 0.0f) + offset[i];
-      dinp.at[i] = from_float<T>(c.scale[i] * fmaf(value - c.mean[i], slope[i], d));
+      const bool on = both || !op.relu || fmaf(value - norm.mean[i], norm.scale[i], bias.at[i]) > 0;
+      const float g = on ? to_float(x[0].at[i]) : 0.0f;
+      dinp.at[i] = from_float<T>(norm.dinp(i, g, value));
+      if constexpr (both)
+        residual_dinp.at[i] = from_float<T>(other.dinp(i, g, to_float(x[2].at[i])));
     }
-    store<width>(static_cast<T*>(op.dinp) + at, dinp);
+    store<width>(static_cast<T*>(op.norm.dinp) + at, dinp);
+    if constexpr (both) store<width>(static_cast<T*>(op.residual_norm.dinp) + at, residual_dinp);
   };
-  for_rows<T, width, Order::forwards, 4>({op.dout, op.inp}, op.shape, each);
+  if constexpr (both)
+    for_rows<T, width, Order::forwards, 4>({op.dout, op.norm.inp, op.residual_norm.inp}, op.shape,
+                                           each);
+  else
+    for_rows<T, width, Order::forwards, 4>({op.dout, op.norm.inp}, op.shape, each);
+}
+
+template <class T, int width>
+__global__ void __launch_bounds__(256, 2)
+    batchnorm_backward(BatchNormBackward op, float inverse_n) {
+  backward_rows<T, width, false>(op, inverse_n);
+}
+template <class T, int width>
+__global__ void __launch_bounds__(256, 2)
+    batchnorm_backward_both(BatchNormBackward op, float inverse_n) {
+  backward_rows<T, width, true>(op, inverse_n);
 }
 
 // ---- launches -----------------------------------------------------------------------------------
 // Blocks per SM, for __launch_bounds__.
-constexpr int normalise_blocks = 4, backward_blocks = 2;
+constexpr int normalise_blocks = 4, normalise_both_blocks = 2, backward_blocks = 2;
 
 void normalise(const DeviceProps& props, const BatchNormForward& op, const float* variances,
                cudaStream_t stream) {
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    const dim3 grid = S::grid(props, normalise_blocks, op.shape.rows, op.shape.C);
-    if (op.residual)
+    const int blocks = op.residual_norm.moments ? normalise_both_blocks : normalise_blocks;
+    const dim3 grid = S::grid(props, blocks, op.shape.rows, op.shape.C);
+    if (op.residual_norm.moments)
+      launch<batchnorm_normalise_both<T, width>>(grid, S::threads, 0, stream, op, variances);
+    else if (op.residual)
       launch<batchnorm_normalise<T, width, true>>(grid, S::threads, 0, stream, op, variances);
     else
       launch<batchnorm_normalise<T, width, false>>(grid, S::threads, 0, stream, op, variances);
@@ -333,23 +414,22 @@ void normalise(const DeviceProps& props, const BatchNormForward& op, const float
 
 template <>
 void CudaKernels::run(const BatchNormForward& op, cudaStream_t stream) {
-  normalise(props_, op, op.moments + op.shape.C, stream);
+  normalise(props_, op, op.norm.moments + op.shape.C, stream);
 }
 
 template <>
 void CudaKernels::run(const BatchNormEvaluate& op, cudaStream_t stream) {
   const size_t count = size_t(op.shape.rows) * op.shape.C;
-  const BatchNormForward forward{.out = op.out,
-                                 .inp = op.inp,
-                                 .residual = op.residual,
-                                 .moments = op.running_mean,
-                                 .weight = op.weight,
-                                 .bias = op.bias,
-                                 .shape = op.shape,
-                                 .parts = 1,
-                                 .eps = op.eps,
-                                 .relu = op.relu,
-                                 .dtype = op.dtype};
+  const BatchNormForward forward{
+      .out = op.out,
+      .inp = op.inp,
+      .residual = op.residual,
+      .norm = {.moments = op.running_mean, .weight = op.weight, .bias = op.bias},
+      .shape = op.shape,
+      .parts = 1,
+      .eps = op.eps,
+      .relu = op.relu,
+      .dtype = op.dtype};
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     if constexpr (width == 1)
       launch_each<batchnorm_evaluate_plain<T>>(count, stream, op);
@@ -395,9 +475,11 @@ void CudaKernels::run(const BatchNormBackward& op, cudaStream_t stream) {
   const auto inverse_n = static_cast<float>(1 / (double(op.shape.rows) * op.parts));
   by_width(op.dtype, op.shape.C, [&]<class T, int width>() {
     using S = Stripe<width>;
-    launch<batchnorm_backward<T, width>>(
-        S::grid(props_, backward_blocks, op.shape.rows, op.shape.C), S::threads, 0, stream, op,
-        inverse_n);
+    const dim3 grid = S::grid(props_, backward_blocks, op.shape.rows, op.shape.C);
+    if (op.residual_norm.dinp)
+      launch<batchnorm_backward_both<T, width>>(grid, S::threads, 0, stream, op, inverse_n);
+    else
+      launch<batchnorm_backward<T, width>>(grid, S::threads, 0, stream, op, inverse_n);
   });
 }
 
@@ -405,7 +487,9 @@ template <>
 void PlainKernels::run(const BatchNormForward& op, cudaStream_t stream) {
   const size_t rows = op.shape.rows, C = op.shape.C;
   by_dtype(op.dtype, [&]<class T>() {
-    launch_each<batchnorm_moments_plain>(C, stream, op);
+    launch_each<batchnorm_moments_plain>(C, stream, op, op.norm);
+    if (op.residual_norm.moments)
+      launch_each<batchnorm_moments_plain>(C, stream, op, op.residual_norm);
     launch_each<batchnorm_forward_plain<T>>(rows * C, stream, op);
     if (op.relu_mask) launch_each<batchnorm_relu_mask_plain<T>>(rows * ceil_div(C, 64), stream, op);
   });

@@ -301,16 +301,28 @@ void ConvBackwardWeight::describe(Arguments& a) const {
 // ---- batch norm ---------------------------------------------------------------------------------
 void BatchNormForward::describe(Arguments& a) const {
   const double n = count(shape), C = shape.C;
-  sizes(a.operation("BatchNormForward", dtype), shape).flops(4 * n);
+  const Norm &own = norm, &other = residual_norm;
+  const bool two = other.moments != nullptr;
+  sizes(a.operation("BatchNormForward", dtype), shape).flops(two ? 7 * n : 4 * n);
   a.size("parts", parts);
-  a.rule(!running_mean == !running_var, "running_mean and running_var go together");
+  a.rule(!own.running_mean == !own.running_var && !other.running_mean == !other.running_var,
+         "running_mean and running_var go together");
   a.rule(!relu_mask || (relu && residual), "relu_mask is wanted only with relu and residual");
-  a.write("out", out, n), a.write("mean", mean, C), a.write("rstd", rstd, C);
-  a.write("relu_mask", relu_mask, words(shape), optional);
-  a.update("running_mean", running_mean, C, optional);
-  a.update("running_var", running_var, C, optional);
+  a.rule(!two || residual, "residual_norm is of a residual");
+  a.write("out", out, n), a.write("relu_mask", relu_mask, words(shape), optional);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
-  a.read("moments", moments, 2 * parts * C), a.read("weight", weight, C), a.read("bias", bias, C);
+  a.write("mean", own.mean, C), a.write("rstd", own.rstd, C);
+  a.update("running_mean", own.running_mean, C, optional);
+  a.update("running_var", own.running_var, C, optional);
+  a.read("moments", own.moments, 2 * parts * C);
+  a.read("weight", own.weight, C), a.read("bias", own.bias, C);
+  a.write("residual_mean", other.mean, C, needed_if(two));
+  a.write("residual_rstd", other.rstd, C, needed_if(two));
+  a.update("residual_running_mean", other.running_mean, C, optional);
+  a.update("residual_running_var", other.running_var, C, optional);
+  a.read("residual_moments", other.moments, 2 * parts * C, optional);
+  a.read("residual_weight", other.weight, C, needed_if(two));
+  a.read("residual_bias", other.bias, C, needed_if(two));
 }
 
 void BatchNormEvaluate::describe(Arguments& a) const {
@@ -382,12 +394,21 @@ void ConvBackwardInputSums::describe(Arguments& a) const {
 
 void BatchNormBackward::describe(Arguments& a) const {
   const double n = count(shape), C = shape.C;
-  sizes(a.operation("BatchNormBackward", dtype), shape).flops(8 * n);
+  const Norm &own = norm, &other = residual_norm;
+  const bool two = other.dinp != nullptr;
+  sizes(a.operation("BatchNormBackward", dtype), shape).flops(two ? 15 * n : 8 * n);
   a.size("parts", parts);
-  a.write("dinp", dinp, n);
-  a.read("sums", sums, 2 * C), a.read("dout", dout, n), a.read("inp", inp, n);
-  a.read("mean", mean, C), a.read("rstd", rstd, C), a.read("weight", weight, C);
+  a.rule(!two || !relu, "residual_norm takes g: relu must be false");
+  a.read("dout", dout, n);
+  a.write("dinp", own.dinp, n), a.read("sums", own.sums, 2 * C), a.read("inp", own.inp, n);
+  a.read("mean", own.mean, C), a.read("rstd", own.rstd, C), a.read("weight", own.weight, C);
   a.read("bias", bias, C);
+  a.write("residual_dinp", other.dinp, n, optional);
+  a.read("residual_sums", other.sums, 2 * C, needed_if(two));
+  a.read("residual", other.inp, n, needed_if(two));
+  a.read("residual_mean", other.mean, C, needed_if(two));
+  a.read("residual_rstd", other.rstd, C, needed_if(two));
+  a.read("residual_weight", other.weight, C, needed_if(two));
 }
 
 // ---- pooling ------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <string_view>
 
 namespace bv {
 namespace {
@@ -52,6 +53,7 @@ void RecordingKernels::note(Describe describe, const void* op, const Extras& ext
   const Cost cost = count.cost;
   std::string shape = extras.count ? "count" + std::to_string(*extras.count) : "";
   std::string options;
+  if (extras.residual_norm) options += " residual_norm";
   if (extras.relu) options += " relu";
   if (extras.dropped) options += " dropped";
   if (extras.accumulate) options += " +=";
@@ -68,7 +70,9 @@ void RecordingKernels::note(Describe describe, const void* op, const Extras& ext
 }
 
 std::vector<std::byte> usual_values(const TensorArgument& t) {
-  const std::string name = t.name;
+  const std::string_view residual = "residual_";
+  std::string_view name = t.name;
+  if (name.starts_with(residual)) name.remove_prefix(residual.size());
   if (name == "params")
     return bytes_of(StepParams{.seed = 1, .lr = 1e-4f, .grad_scale = 1, .divisor = 1, .count = 1});
   if (name == "state") return bytes_of(UpdateState{.count = 1, .grad_divisor = 1, .loss_scale = 1});

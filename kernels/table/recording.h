@@ -35,6 +35,8 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
     if constexpr (requires { op.relu; }) extras.relu = op.relu;
     if constexpr (requires { op.drop; }) extras.dropped = op.drop > 0;
     if constexpr (requires { op.accumulate; }) extras.accumulate = op.accumulate;
+    if constexpr (requires { op.residual_norm; })
+      extras.residual_norm = op.residual_norm.weight != nullptr;
     if constexpr (requires { op.kind; }) extras.kind = &op.kind;
     note([](const void* p, Arguments& a) { static_cast<const Op*>(p)->describe(a); }, &op, extras,
          op);
@@ -49,7 +51,7 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
   struct Extras {
     const size_t* count = nullptr;
     const OptimizerKind* kind = nullptr;
-    bool relu = false, dropped = false, accumulate = false;
+    bool relu = false, dropped = false, accumulate = false, residual_norm = false;
   };
   using Describe = void (*)(const void* op, Arguments&);
   // Not a template: there are forty operations.

@@ -1,3 +1,4 @@
+#include <optional>
 #include <stdexcept>
 
 #include "models/graph/node_shapes.h"
@@ -5,59 +6,106 @@
 
 namespace bv {
 
-BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from, Tensor residual,
-                       const BatchNormOptions& o) {
-  const Tensor inp = from.out, moments = from.moments;
+namespace {
+
+// The tensors of one of a node's batch norms.
+struct Norm {
+  Tensor inp, moments, mean, rstd;
+  Parameter weight, bias;
+  Buffer running_mean, running_var;
+
+  Norm(Graph& g, const std::string& name, Tensor of, Tensor moments_of, int C, bool zero_weight)
+      : inp(of),
+        moments(moments_of),
+        mean(g.tensor(name + " mean", {C}, DType::fp32)),
+        rstd(g.tensor(name + " rstd", {C}, DType::fp32)),
+        weight(g.parameter(name + ".weight", {C}, zero_weight ? Init::zeros : Init::ones)),
+        bias(g.parameter(name + ".bias", {C}, Init::zeros)),
+        running_mean(g.buffer(name + ".running_mean", {C}, Init::zeros)),
+        running_var(g.buffer(name + ".running_var", {C}, Init::ones)) {}
+
+  BatchNormForward::Norm forward(const Context& r) const {
+    return {.mean = r.floats(mean),
+            .rstd = r.floats(rstd),
+            .running_mean = r.recomputing ? nullptr : r.buffer(running_mean),
+            .running_var = r.recomputing ? nullptr : r.buffer(running_var),
+            .moments = r.floats(moments),
+            .weight = r.master(weight),
+            .bias = r.master(bias)};
+  }
+  BatchNormEvaluate evaluate(const Context& r, const RowsShape& shape, float eps) const {
+    return {.out = r.at(inp),
+            .inp = r.at(inp),
+            .running_mean = r.buffer(running_mean),
+            .running_var = r.buffer(running_var),
+            .weight = r.master(weight),
+            .bias = r.master(bias),
+            .shape = shape,
+            .eps = eps};
+  }
+  BatchNormBackwardSums sums(const Context& r, float* sums, const RowsShape& shape) const {
+    return {.sums = sums,
+            .dweight = r.dweight(weight),
+            .dbias = r.dweight(bias),
+            .inp = r.at(inp),
+            .mean = r.floats(mean),
+            .rstd = r.floats(rstd),
+            .weight = r.master(weight),
+            .bias = r.master(bias),
+            .shape = shape};
+  }
+  BatchNormBackward::Norm backward(const Context& r, const float* sums) const {
+    return {.dinp = r.grad(inp),
+            .sums = sums,
+            .inp = r.at(inp),
+            .mean = r.floats(mean),
+            .rstd = r.floats(rstd),
+            .weight = r.master(weight)};
+  }
+};
+
+}  // namespace
+
+BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from,
+                       const Residual& residual, const BatchNormOptions& o) {
+  const Tensor inp = from.out, added = residual.out;
   const std::vector<int64_t> dims = g.info(inp).shape;
   const RowsShape shape = rows_shape(g, inp);
-  const int parts = dim(g, moments, 0);
+  const int parts = dim(g, from.moments, 0);
   if (shape.rows * parts == 1)
     throw std::invalid_argument(name + " has a single value per channel (" +
                                 std::to_string(dims[1]) + "x" + std::to_string(dims[2]) +
                                 " positions, one image), so its variance is undefined");
   const Tensor out = g.tensor(name, dims);
-  const Tensor mean = g.tensor(name + " mean", {shape.C}, DType::fp32);
-  const Tensor rstd = g.tensor(name + " rstd", {shape.C}, DType::fp32);
   Tensor relu_mask;
-  if (o.relu && residual)
+  if (o.relu && added)
     relu_mask = g.bytes(name + " relu_mask", {(shape.C + 63) / 64, shape.rows, 8});
-  const Tensor sums = g.tensor(name + " d sums", {2, shape.C}, DType::fp32);
-  if (residual) g.grad(inp);
+  // The residual's parameters come first, as in the model's files.
+  std::optional<Norm> other;
+  if (residual.moments) other.emplace(g, residual.norm, added, residual.moments, shape.C, false);
+  const Norm norm(g, name, inp, from.moments, shape.C, o.zero_weight);
+  const Tensor all_sums = g.tensor(name + " d sums", {other ? 4 : 2, shape.C}, DType::fp32);
+  if (added) g.grad(inp);
   // In place: out's gradient becomes the residual's or, without one, inp's.
-  g.share_grad(residual ? residual : inp, out);
-  const Init first_weight = o.zero_weight ? Init::zeros : Init::ones;
-  const Parameter weight = g.parameter(name + ".weight", {shape.C}, first_weight);
-  const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
-  const Buffer running_mean = g.buffer(name + ".running_mean", {shape.C}, Init::zeros);
-  const Buffer running_var = g.buffer(name + ".running_var", {shape.C}, Init::ones);
+  g.share_grad(added ? added : inp, out);
   const size_t pair = 2 * static_cast<size_t>(shape.C);  // mean and variance, or two sums
 
   const auto evaluate = [=](const Context& r) {
-    r.run(BatchNormEvaluate{.out = r.at(out),
-                            .inp = r.at(inp),
-                            .residual = r.at(residual),
-                            .running_mean = r.buffer(running_mean),
-                            .running_var = r.buffer(running_var),
-                            .weight = r.master(weight),
-                            .bias = r.master(bias),
-                            .shape = shape,
-                            .eps = o.eps,
-                            .relu = o.relu});
+    if (other) r.run(other->evaluate(r, shape, o.eps));
+    BatchNormEvaluate op = norm.evaluate(r, shape, o.eps);
+    op.out = r.at(out), op.residual = r.at(added), op.relu = o.relu;
+    r.run(op);
   };
   const auto forward = [=](const Context& r) {
     if (!r.training) return evaluate(r);
-    if (parts > 1) r.all_gather(r.floats(moments), pair);
+    if (parts > 1) r.all_gather(r.floats(norm.moments), pair);
+    if (parts > 1 && other) r.all_gather(r.floats(other->moments), pair);
     r.run(BatchNormForward{.out = r.at(out),
-                           .mean = r.floats(mean),
-                           .rstd = r.floats(rstd),
                            .relu_mask = r.words(relu_mask),
-                           .running_mean = r.recomputing ? nullptr : r.buffer(running_mean),
-                           .running_var = r.recomputing ? nullptr : r.buffer(running_var),
                            .inp = r.at(inp),
-                           .residual = r.at(residual),
-                           .moments = r.floats(moments),
-                           .weight = r.master(weight),
-                           .bias = r.master(bias),
+                           .residual = r.at(added),
+                           .norm = norm.forward(r),
+                           .residual_norm = other ? other->forward(r) : BatchNormForward::Norm{},
                            .shape = shape,
                            .parts = parts,
                            .eps = o.eps,
@@ -65,49 +113,47 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from, T
                            .relu = o.relu});
   };
   const auto rest = [=](const Context& r) {
-    if (parts > 1) r.all_reduce(r.floats(sums), pair);
-    r.run(BatchNormBackward{.dinp = r.grad(inp),
-                            .sums = r.floats(sums),
-                            .dout = r.grad(out),  // g if there is a residual
-                            .inp = r.at(inp),
-                            .mean = r.floats(mean),
-                            .rstd = r.floats(rstd),
-                            .weight = r.master(weight),
-                            .bias = r.master(bias),
-                            .shape = shape,
-                            .parts = parts,
-                            .relu = o.relu && !residual});
+    float* sums = r.floats(all_sums);
+    BatchNormBackward op{.dout = r.grad(out),  // g if there is a residual
+                         .norm = norm.backward(r, sums),
+                         .bias = r.master(norm.bias),
+                         .shape = shape,
+                         .parts = parts,
+                         .relu = o.relu && !added};
+    if (other) {
+      BatchNormBackwardSums of_residual = other->sums(r, sums ? sums + pair : nullptr, shape);
+      of_residual.dout = r.grad(out);
+      r.run(of_residual);
+      op.residual_norm = other->backward(r, of_residual.sums);
+    }
+    if (parts > 1) r.all_reduce(sums, other ? 2 * pair : pair);
+    r.run(op);
   };
   const auto backward = [=](const Context& r) {
-    r.run(BatchNormBackwardSums{.sums = r.floats(sums),
-                                .dweight = r.dweight(weight),
-                                .dbias = r.dweight(bias),
-                                .g = residual ? r.grad(out) : nullptr,
-                                .dout = r.grad(out),
-                                .relu_mask = r.words(relu_mask),
-                                .inp = r.at(inp),
-                                .mean = r.floats(mean),
-                                .rstd = r.floats(rstd),
-                                .weight = r.master(weight),
-                                .bias = r.master(bias),
-                                .shape = shape,
-                                .relu = o.relu});
+    BatchNormBackwardSums op = norm.sums(r, r.floats(all_sums), shape);
+    op.g = added ? r.grad(out) : nullptr, op.dout = r.grad(out);
+    op.relu_mask = r.words(relu_mask), op.relu = o.relu;
+    r.run(op);
     rest(r);
   };
-  g.add({name, "batchnorm", forward, backward});
+  g.add({.name = name,
+         .type = "batchnorm",
+         .forward = forward,
+         .backward = backward,
+         .layers = other ? 2 : 1});
   BatchNormOut made = out;
   made.node = static_cast<int>(g.nodes().size()) - 1;
   made.backward_rest = rest;
   made.backward_first = [=, relu = o.relu](const Context& r, ConvBackwardInputSums op) {
-    op.sums = r.floats(sums);
-    op.dnorm_weight = r.dweight(weight);
-    op.dnorm_bias = r.dweight(bias);
+    op.sums = r.floats(all_sums);
+    op.dnorm_weight = r.dweight(norm.weight);
+    op.dnorm_bias = r.dweight(norm.bias);
     op.norm_relu_mask = r.words(relu_mask);
     op.norm_inp = r.at(inp);
-    op.mean = r.floats(mean);
-    op.rstd = r.floats(rstd);
-    op.norm_weight = r.master(weight);
-    op.norm_bias = r.master(bias);
+    op.mean = r.floats(norm.mean);
+    op.rstd = r.floats(norm.rstd);
+    op.norm_weight = r.master(norm.weight);
+    op.norm_bias = r.master(norm.bias);
     op.relu = relu;
     r.run(op);
   };

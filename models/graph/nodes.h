@@ -50,13 +50,23 @@ struct ConvOut {
 };
 ConvOut conv(Graph&, const std::string& name, const BatchNormOut& inp, const ConvOptions&);
 
+// A tensor, or a projection's output whose batch norm, of this name, the one that adds it applies.
+struct Residual {
+  Tensor out, moments = {};
+  std::string norm = {};
+  Residual() = default;
+  Residual(Tensor t) : out(t) {}
+  Residual(const ConvOut& projection, std::string norm_name)
+      : out(projection.out), moments(projection.moments), norm(std::move(norm_name)) {}
+};
+
 // relu(batchnorm(from) + residual). Throws std::invalid_argument if a channel has a single value.
 struct BatchNormOptions {
   bool relu = true;
   bool zero_weight = false;            // the weight starts from 0 instead of 1
   float eps = 1e-5f, momentum = 0.1f;  // PyTorch's
 };
-BatchNormOut batchnorm(Graph&, const std::string& name, const ConvOut& from, Tensor residual,
+BatchNormOut batchnorm(Graph&, const std::string& name, const ConvOut& from, const Residual&,
                        const BatchNormOptions&);
 
 // Padded by half the window.

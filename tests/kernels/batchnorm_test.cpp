@@ -6,7 +6,7 @@ namespace bv::test {
 namespace {
 
 // ---- oracle -------------------------------------------------------------------------------------
-// An empty residual, running_mean, running_var or out stands for a null pointer.
+// A residual with a batch norm of its own is that one's result. An empty residual, running_mean, running_var or out stands for a null pointer.
 namespace oracle {
 
 struct BatchNormResult {
@@ -44,10 +44,10 @@ Tensor merged_moments(const Values& moments, int parts, int C) {
 Tracked rstd_of(Tracked variance, double eps) { return Tracked(1) / sqrt(variance + Tracked(eps)); }
 
 // out[i]
-Tracked normalised(const Values& inp, const Values& residual, size_t i, Tracked mean, Tracked rstd,
+Tracked normalised(const Values& inp, const Tensor& residual, size_t i, Tracked mean, Tracked rstd,
                    double weight, double bias, bool relu) {
   Tracked y = (Tracked(inp[i]) - mean) * (rstd * Tracked(weight)) + Tracked(bias);
-  if (!residual.empty()) y += Tracked(residual[i]);
+  if (!residual.empty()) y += residual[i];
   if (relu && y.value < 0) y.value = 0;
   return y;
 }
@@ -62,7 +62,7 @@ Tracked xhat(const BatchNormSaved& s, size_t i, size_t c) {
   return (Tracked(s.inp[i]) - Tracked(s.mean[c])) * Tracked(s.rstd[c]);
 }
 
-BatchNormResult batchnorm_forward(const Values& inp, const Values& residual, const Values& moments,
+BatchNormResult batchnorm_forward(const Values& inp, const Tensor& residual, const Values& moments,
                                   const Values& weight, const Values& bias,
                                   const Values& running_mean, const Values& running_var,
                                   const BatchNormForward& o) {
@@ -88,7 +88,7 @@ BatchNormResult batchnorm_forward(const Values& inp, const Values& residual, con
   return r;
 }
 
-Tensor batchnorm_evaluate(const Values& inp, const Values& residual, const Values& running_mean,
+Tensor batchnorm_evaluate(const Values& inp, const Tensor& residual, const Values& running_mean,
                           const Values& running_var, const Values& weight, const Values& bias,
                           const BatchNormEvaluate& o) {
   Tensor out(inp.size());
@@ -148,7 +148,7 @@ void check_batchnorm(int parts, bool relu, bool with_residual) {
     Values moments;
     for (const Values& x : inp)
       for (const double m : values_of(column_moments(x, rows, C))) moments.push_back(m);
-    return batchnorm_forward(inp[part], residual[part], moments, weight, bias, {}, {}, o);
+    return batchnorm_forward(inp[part], exactly(residual[part]), moments, weight, bias, {}, {}, o);
   };
   const auto loss = [&] {
     double sum = 0;
@@ -275,11 +275,12 @@ struct Forward {
   RowsShape s;
   int parts = 1;
   bool relu = false, residual = false, running = false, offset = false, exact = false;
+  bool residual_norm = false;
 
   std::string name() const {
     return name_of(s) + sizes({{"parts", parts}}) + flag(relu, "relu") +
-           flag(residual, "residual") + flag(running, "running") + flag(offset, "offset") +
-           flag(exact, "exact");
+           flag(residual, "residual") + flag(residual_norm, "norm") + flag(running, "running") +
+           flag(offset, "offset") + flag(exact, "exact");
   }
 };
 
@@ -293,14 +294,13 @@ BatchNormForward operation(const Forward& f, DType dtype) {
           .dtype = dtype};
 }
 
-Problem forward(DType dtype, Forward f) {
-  Problem p(dtype);
-  p.exact = f.exact, p.any_threads = true;
+// Adds a norm's arguments, named prefix + theirs. x: what it normalises.
+oracle::BatchNormResult add_norm(Problem& p, const Forward& f, const BatchNormForward& o,
+                                 const std::string& prefix, const Values& x,
+                                 const Tensor& residual) {
   const RowsShape s = f.s;
   const size_t C = size_t(s.C);
-  const Values inp = batch(p, s, f.offset);
-  const Values residual = f.residual ? p.data(count(s)) : Values{};
-  Values moments = moments_of(p, inp, s, f.parts);
+  Values moments = moments_of(p, x, s, f.parts);
   if (f.exact) {
     const Values mean = p.data_fp32(C);
     for (size_t i = 0; i < moments.size(); ++i) moments[i] = i / C % 2 ? 0.75 : mean[i % C];
@@ -308,22 +308,40 @@ Problem forward(DType dtype, Forward f) {
   const Values weight = p.data_fp32(C, 1), bias = p.data_fp32(C);
   const Values running_mean = f.running ? p.data_fp32(C) : Values{};
   const Values running_var = f.running ? positive(p, C) : Values{};
-  const BatchNormForward o = operation(f, dtype);
   const oracle::BatchNormResult r =
-      oracle::batchnorm_forward(inp, residual, moments, weight, bias, running_mean, running_var, o);
+      oracle::batchnorm_forward(x, residual, moments, weight, bias, running_mean, running_var, o);
+  p.output_fp32(prefix + "mean", {s.C}, r.mean), p.output_fp32(prefix + "rstd", {s.C}, r.rstd);
+  if (f.running) {
+    p.output_fp32(prefix + "running_mean", {s.C}, r.running_mean, running_mean);
+    p.output_fp32(prefix + "running_var", {s.C}, r.running_var, running_var);
+  }
+  p.input_fp32(prefix + "moments", {f.parts, 2, s.C}, moments);
+  p.input_fp32(prefix + "weight", {s.C}, weight), p.input_fp32(prefix + "bias", {s.C}, bias);
+  return r;
+}
+
+Problem forward(DType dtype, Forward f) {
+  Problem p(dtype);
+  p.exact = f.exact, p.any_threads = true;
+  const RowsShape s = f.s;
+  const Values inp = batch(p, s, f.offset);
+  Tensor added;
+  const BatchNormForward o = operation(f, dtype);
+  if (f.residual) {
+    const Values residual = f.residual_norm ? batch(p, s, f.offset) : p.data(count(s));
+    p.input("residual", {s.rows, s.C}, residual);
+    BatchNormForward without_relu = o;
+    without_relu.relu = false;
+    added = f.residual_norm ? add_norm(p, f, without_relu, "residual_", residual, {}).out
+                            : exactly(residual);
+  }
+  const oracle::BatchNormResult r = add_norm(p, f, o, "", inp, added);
   p.output("out", {s.rows, s.C}, r.out);
-  p.output_fp32("mean", {s.C}, r.mean), p.output_fp32("rstd", {s.C}, r.rstd);
   if (f.relu && f.residual) {
     add_positive(p, s, values_of(r.out));
     p.check_together = [=](const DeviceArguments& a) { return check_positive(a, s, dtype); };
   }
-  if (f.running) {
-    p.output_fp32("running_mean", {s.C}, r.running_mean, running_mean);
-    p.output_fp32("running_var", {s.C}, r.running_var, running_var);
-  }
-  p.input("inp", {s.rows, s.C}, inp), p.input_fp32("moments", {f.parts, 2, s.C}, moments);
-  if (f.residual) p.input("residual", {s.rows, s.C}, residual);
-  p.input_fp32("weight", {s.C}, weight), p.input_fp32("bias", {s.C}, bias);
+  p.input("inp", {s.rows, s.C}, inp);
   p.runs(o);
   return p;
 }
@@ -391,7 +409,7 @@ Problem evaluate(DType dtype, RowsShape s, bool relu, bool with_residual, const 
   const Values weight = p.data_fp32(C, 1), bias = p.data_fp32(C);
   const BatchNormEvaluate o{.shape = s, .eps = exact ? 0.25f : eps, .relu = relu, .dtype = dtype};
   p.output("out", {s.rows, s.C},
-           oracle::batchnorm_evaluate(inp, residual, mean, variance, weight, bias, o),
+           oracle::batchnorm_evaluate(inp, exactly(residual), mean, variance, weight, bias, o),
            place == "inp"        ? inp
            : place == "residual" ? residual
                                  : Values{});
@@ -432,10 +450,16 @@ oracle::BatchNormSaved saved(Problem& p, RowsShape s, Kind kind) {
   return v;
 }
 
+// All but the bias, of which only the sign of y depends.
+void add_norm(Problem& p, RowsShape s, const oracle::BatchNormSaved& v, const std::string& inp,
+              const std::string& prefix) {
+  p.input(inp, {s.rows, s.C}, v.inp);
+  p.input_fp32(prefix + "mean", {s.C}, v.mean), p.input_fp32(prefix + "rstd", {s.C}, v.rstd);
+  p.input_fp32(prefix + "weight", {s.C}, v.weight);
+}
 void add_saved(Problem& p, RowsShape s, const oracle::BatchNormSaved& v) {
-  p.input("inp", {s.rows, s.C}, v.inp);
-  p.input_fp32("mean", {s.C}, v.mean), p.input_fp32("rstd", {s.C}, v.rstd);
-  p.input_fp32("weight", {s.C}, v.weight), p.input_fp32("bias", {s.C}, v.bias);
+  add_norm(p, s, v, "inp", "");
+  p.input_fp32("bias", {s.C}, v.bias);
 }
 
 struct Sums {
@@ -477,20 +501,49 @@ Problem backward_sums(DType dtype, Sums t) {
   return p;
 }
 
-Problem backward(DType dtype, RowsShape s, int parts, bool relu, bool in_place, Kind kind) {
+struct Backward {
+  RowsShape s;
+  int parts;
+  bool relu;
+  enum Place { none, dinp, residual_dinp } place = none;  // what overwrites dout
+  Kind kind = Kind::normal;
+  bool residual_norm = false;
+
+  std::string name() const {
+    const char* places[] = {"", "_in_place", "_in_place_of_residual"};
+    return name_of(s) + sizes({{"parts", parts}}) + flag(relu, "relu") +
+           flag(residual_norm, "residual_norm") + places[place] + kind_names[int(kind)];
+  }
+};
+
+Problem backward(DType dtype, Backward t) {
   Problem p(dtype);
   p.any_threads = true;
-  const oracle::BatchNormSaved v = saved(p, s, kind);
+  const RowsShape s = t.s;
+  const oracle::BatchNormSaved v = saved(p, s, t.kind);
   const Values dout = p.data(count(s));
   // As large as sums over that many rows.
-  const Values sums = p.data_fp32(2 * size_t(s.C), 0, std::sqrt(double(s.rows) * parts));
-  const BatchNormBackward o{.shape = s, .parts = parts, .relu = relu, .dtype = dtype};
+  const auto sums_of = [&] {
+    return p.data_fp32(2 * size_t(s.C), 0, std::sqrt(double(s.rows) * t.parts));
+  };
+  const Values sums = sums_of();
+  const BatchNormBackward o{.shape = s, .parts = t.parts, .relu = t.relu, .dtype = dtype};
   p.output("dinp", {s.rows, s.C}, oracle::batchnorm_backward(sums, dout, v, o),
-           in_place ? dout : Values{});
+           t.place == Backward::dinp ? dout : Values{});
   p.input_fp32("sums", {2, s.C}, sums);
-  if (!in_place) p.input("dout", {s.rows, s.C}, dout);
   add_saved(p, s, v);
-  p.runs(o, {{"dout", in_place ? "dinp" : "dout"}});
+  if (t.residual_norm) {
+    const oracle::BatchNormSaved other = saved(p, s, t.kind);
+    const Values residual_sums = sums_of();
+    p.output("residual_dinp", {s.rows, s.C},
+             oracle::batchnorm_backward(residual_sums, dout, other, o),
+             t.place == Backward::residual_dinp ? dout : Values{});
+    p.input_fp32("residual_sums", {2, s.C}, residual_sums);
+    add_norm(p, s, other, "residual", "residual_");
+  }
+  if (t.place == Backward::none) p.input("dout", {s.rows, s.C}, dout);
+  const char* places[] = {"dout", "dinp", "residual_dinp"};
+  p.runs(o, {{"dout", places[t.place]}});
   return p;
 }
 
@@ -550,10 +603,8 @@ KernelCases batchnorm_cases() {
   const auto add_sums = [&](const Sums& t) {
     cases.add("batchnorm_backward_sums" + t.name(), backward_sums, t);
   };
-  const auto add_backward = [&](RowsShape s, int parts, bool relu, bool in_place, Kind kind) {
-    cases.add("batchnorm_backward" + name_of(s) + sizes({{"parts", parts}}) + flag(relu, "relu") +
-                  flag(in_place, "in_place") + kind_names[int(kind)],
-              backward, s, parts, relu, in_place, kind);
+  const auto add_backward = [&](const Backward& t) {
+    cases.add("batchnorm_backward" + t.name(), backward, t);
   };
   // Every path at each size; the options that change it little take turns.
   int i = 0;
@@ -563,6 +614,10 @@ KernelCases batchnorm_cases() {
         Forward f{s, 1 + i % 3, relu, residual, i % 4 != 0, i % 5 == 0};
         f.running &= s.rows * f.parts > 1;  // a single number has no unbiased variance
         add_forward(f);
+        if (residual) {
+          f.residual_norm = true;
+          add_forward(f);
+        }
         const char* places[] = {"", "inp", residual ? "residual" : ""};
         add_evaluate(s, relu, residual, places[i % 3], false);
         ++i;
@@ -579,8 +634,12 @@ KernelCases batchnorm_cases() {
       ++j;
     }
     for (const bool relu : {false, true}) {
-      add_backward(s, 1 + i % 3, relu, i % 2, i % 5 ? Kind::normal : Kind::offset);
+      Backward t{s, 1 + i % 3, relu, Backward::Place(i % 2), i % 5 ? Kind::normal : Kind::offset};
+      add_backward(t);
       ++i;
+      if (relu) continue;
+      t.residual_norm = true, t.place = Backward::Place(i % 3);
+      add_backward(t);
     }
   };
   for (const int rows : {1, 2, 7, 100, 1000})
@@ -591,11 +650,14 @@ KernelCases batchnorm_cases() {
   for (const RowsShape s : {RowsShape{8, 1}, {16, 5}, {4, 64}, {128, 24}, {2, 520}}) {
     for (const bool relu : {false, true}) {
       for (const bool residual : {false, true}) {
-        add_forward({.s = s, .parts = 1 + relu, .relu = relu, .residual = residual, .exact = true});
+        Forward f{.s = s, .parts = 1 + relu, .relu = relu, .residual = residual, .exact = true};
+        add_forward(f);
+        f.residual_norm = residual;
+        if (residual) add_forward(f);
         add_evaluate(s, relu, residual, "", true);
       }
       add_sums({s, relu, false, relu ? Sums::wanted : Sums::none, relu, Kind::exact});
-      add_backward(s, 1 + relu, relu, false, Kind::exact);
+      add_backward({s, 1 + relu, relu, Backward::none, Kind::exact, !relu});
     }
     add_sums({s, true, true, Sums::wanted, false, Kind::exact});
   }
@@ -603,7 +665,7 @@ KernelCases batchnorm_cases() {
     for (const bool residual : {false, true})
       cases.add("batchnorm_signs" + name_of(s) + flag(residual, "residual"), signs, s, residual);
     add_sums({s, true, false, Sums::wanted, false, Kind::near_zero});
-    add_backward(s, 1, true, false, Kind::near_zero);
+    add_backward({s, 1, true, Backward::none, Kind::near_zero});
     for (const int parts : {1, 3}) {
       const Forward f{.s = s, .parts = parts, .relu = parts == 1, .running = true};
       cases.add("batchnorm_forward_not_finite" + f.name(), forward_not_finite, f);
@@ -621,11 +683,16 @@ KernelCases batchnorm_cases() {
 [[maybe_unused]] const bool added = add_cases(batchnorm_cases());
 
 // One of the running statistics alone, and a mask although there was no relu.
+// Likewise a residual's norm without a residual.
 using Op = BatchNormForward;
 [[maybe_unused]] const bool refused = refuses<Op>({
-    {"running_var", [](Op& o) { o.running_mean = o.mean, o.running_var = nullptr; }},
-    {"running_mean", [](Op& o) { o.running_mean = nullptr, o.running_var = o.mean; }},
-    {"relu_mask", [](Op& o) { o.relu_mask = reinterpret_cast<uint64_t*>(o.mean), o.relu = false; }},
+    {"running_var", [](Op& o) { o.norm.running_mean = o.norm.mean, o.norm.running_var = nullptr; }},
+    {"running_mean",
+     [](Op& o) { o.norm.running_mean = nullptr, o.norm.running_var = o.norm.mean; }},
+    {"relu_mask",
+     [](Op& o) { o.relu_mask = reinterpret_cast<uint64_t*>(o.norm.mean), o.relu = false; }},
+    {"residual_norm",
+     [](Op& o) { o.residual_norm = o.norm, o.residual = nullptr, o.relu_mask = nullptr; }},
 });
 
 }  // namespace

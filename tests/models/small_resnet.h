@@ -8,10 +8,9 @@ namespace bv::test {
 inline Graph small_resnet(const InputShape& input, DType dtype, int classes, int parts = 1) {
   Graph g(dtype);
   const auto normed = [&](const std::string& name, const BatchNormOut& inp, ConvOptions o,
-                          Tensor residual = {}, bool relu = true) {
+                          Tensor residual = {}) {
     o.parts = parts;
-    const ConvOut made = conv(g, name + ".conv", inp, o);
-    return batchnorm(g, name + ".bn", made, residual, {.relu = relu});
+    return batchnorm(g, name + ".bn", conv(g, name + ".conv", inp, o), residual, {});
   };
   const BatchNormOut stem = normed("stem", input_images(g, input, 0),
                                    {.channels = 16, .filter = 7, .stride = 2, .input_grad = false});
@@ -29,9 +28,9 @@ inline Graph small_resnet(const InputShape& input, DType dtype, int classes, int
   BatchNormOut y = batchnorm(g, "down.1.bn", down, {}, {});
   y = normed("down.2", y, {.channels = 16, .filter = 3, .stride = 2, .groups = 2});
   const ConvOut third = conv(g, "down.3.conv", y, {.channels = 32, .filter = 1, .parts = parts});
-  const BatchNormOut around =
-      normed("down.around", down.skip, {.channels = 32, .filter = 1, .stride = 2}, {}, false);
-  x = batchnorm(g, "down.3.bn", third, around.out, {});
+  const ConvOut around = conv(g, "down.around.conv", down.skip,
+                              {.channels = 32, .filter = 1, .stride = 2, .parts = parts});
+  x = batchnorm(g, "down.3.bn", third, {around, "down.around.bn"}, {});
 
   const Tensor logits = linear(g, "fc", average_pool(g, "average", x.out),
                                {.N = classes, .init = {Init::uniform, .2f, Init::uniform}});

@@ -46,7 +46,8 @@ TEST(Recording, ShapesSayWhatModelsRun) {
   };
   EXPECT_EQ(find("ConvForward", "N2 H16 W16 C128 K128 R3 S3 groups32"), 3);
   EXPECT_EQ(find("ConvBackwardInputSums +add relu", "N2 H16 W16 C256 K128"), 2);
-  EXPECT_EQ(find("BatchNormForward +residual relu", "rows512 C256"), 3);
+  EXPECT_EQ(find("BatchNormForward +residual relu", "rows512 C256"), 2);
+  EXPECT_EQ(find("BatchNormForward +residual residual_norm relu", "rows512 C256"), 1);
   EXPECT_EQ(find("BatchNormEvaluate +residual relu", "rows512 C256"), 0);
 }
 
