@@ -381,7 +381,7 @@ struct ConvBackwardWeight {
 // positions, fused with what follows it in a residual network:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
 //   rstd = 1 / sqrt(variance + eps)
-// If the residual is a projection's output, residual_norm is its batch norm, which is applied as the
+// If the residual is a projection's output, residual_norm is its batch norm, applied as the
 // residual is added: its result takes no memory and no pass.
 // mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one)
 // whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances

@@ -6,7 +6,8 @@ namespace bv::test {
 namespace {
 
 // ---- oracle -------------------------------------------------------------------------------------
-// A residual with a batch norm of its own is that one's result. An empty residual, running_mean, running_var or out stands for a null pointer.
+// A residual with a batch norm of its own is that one's result. An empty residual, running_mean,
+// running_var or out stands for a null pointer.
 namespace oracle {
 
 struct BatchNormResult {
@@ -505,7 +506,7 @@ struct Backward {
   RowsShape s;
   int parts;
   bool relu;
-  enum Place { none, dinp, residual_dinp } place = none;  // what overwrites dout
+  enum Place { none, dinp, residual_dinp } place = none;  // which of them overwrites dout
   Kind kind = Kind::normal;
   bool residual_norm = false;
 
