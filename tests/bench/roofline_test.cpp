@@ -101,10 +101,38 @@ TEST_F(Roofline, WritesItsTablesIntoThePage) {
   EXPECT_EQ(code_, 2);
 }
 
+// 132 SMs take 32 bytes from L2, and 4096 flops, a clock of 1.755 GHz.
+TEST_F(Roofline, CountsTmaAndWgmmaOfHoppersKernels) {
+  const std::string file = "tests/counters/vit_tiny-hopper.txt";
+  const std::string product = "sm90_product<Product<half, A, B, C, ...> >";
+  const auto counted = [&](const std::string& gflop) {
+    return replaced(replaced(counters("vit_tiny"), "bv::copy<float>", product), "bv::copy<float>",
+                    product) +
+           "\nkernel with TMA  MB loaded\n" + product +
+           "  2000.00 100 0.00 0 9 8\n\nkernel with wgmma  GFLOP\n" + product + "  " + gflop +
+           " 70 0  64:10 128:2\n";
+  };
+  write_text(folder_ / file, counted("94.884"));
+  std::string text = said();
+  EXPECT_TRUE(has(text, "| vit_tiny --kernels hopper | 512 | 2 | H100 | 0.3 |")) << text;
+  EXPECT_FALSE(has(text, "hopper | 512 | 2 | A100")) << text;
+  EXPECT_TRUE(has(text, "...>>` | 1.00 | 0.02 | - | - | 0.33 memory | 0.27 L2 |")) << text;
+  write_text(folder_ / file, counted("948.84"));
+  text = said();
+  EXPECT_TRUE(has(text, "...>>` | 1.00 | 0.23 | - | - | 1.00 tensor | 1.00 tensor |")) << text;
+  expect_refused(file, replaced(counted("1"), "9 8\n", "9\n"),
+                 file +
+                     ":22: not a line of counters; renew it by: make counters UPDATE=1 "
+                     "ARCH=sm_90 KERNELS=hopper");
+}
+
 TEST_F(Roofline, ThePageIsOfTheTablesOfToday) {
   for (const char* file :
        {"tests/counters/resnet50.txt", "tests/counters/vit_tiny.txt",
-        "tests/counters/vit_large.txt", "tests/kernels/resources.txt", "bench/ROOFLINE.md"})
+        "tests/counters/vit_large.txt", "tests/counters/resnet34-hopper.txt",
+        "tests/counters/resnet50-hopper.txt", "tests/counters/resnext50_32x4d-hopper.txt",
+        "tests/counters/vit_large-hopper.txt", "tests/counters/vit_tiny-hopper.txt",
+        "tests/kernels/resources.txt", "bench/ROOFLINE.md"})
     write_text(folder_ / file, contents(file));
   std::filesystem::copy(
       "bench/results", folder_ / "bench/results",

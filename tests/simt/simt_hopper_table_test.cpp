@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <regex>
 #include <set>
@@ -97,6 +98,57 @@ TEST(SimtHopperTable, CasesReachEachTile) {
       {"StoreInputGradient in phases FilterAlongRows", narrow},
       {"ToFp32 ImageAlongRows", with(of_weight, {"64, 192, in_turn"})}};
   EXPECT_EQ(tiles_run(), want);
+}
+
+// The rest of the table takes them, or refuses them in words.
+TEST(SimtHopperTable, TakesConvolutionsThatTmaCanCopy) {
+  const StandInChip chip("sm_90");
+  const auto kernels = simt_gpu::make_hopper_kernels(nullptr);
+  const auto taken = [&](const ConvShape& shape) {
+    const ConvForward forward{.shape = shape, .dtype = DType::bf16};
+    const ConvBackwardInput input{.shape = shape, .dtype = DType::bf16};
+    const ConvBackwardWeight weight{.shape = shape, .dtype = DType::bf16};
+    return std::array{kernels->by_hopper(forward), kernels->by_hopper(input),
+                      kernels->by_hopper(weight)};
+  };
+  const ConvShape usual{.N = 2,
+                        .H = 14,
+                        .W = 14,
+                        .C = 64,
+                        .K = 64,
+                        .R = 3,
+                        .S = 3,
+                        .stride = 1,
+                        .padding = 1,
+                        .groups = 1};
+  const auto with = [&](auto change) {
+    ConvShape s = usual;
+    change(s);
+    return s;
+  };
+  constexpr std::array all{true, true, true}, none{false, false, false};
+  EXPECT_EQ(taken(usual), all);
+  EXPECT_EQ(taken(with([](ConvShape& s) { s.C = 68; })), none) << "rows of 136 bytes";
+  EXPECT_EQ(taken(with([](ConvShape& s) { s.K = 68; })), none);
+  EXPECT_EQ(taken(with([](ConvShape& s) { s.H = s.W = 1; })), all) << "one pixel";
+  EXPECT_EQ(taken(with([](ConvShape& s) { s.R = s.S = 7, s.H = s.W = 3, s.padding = 3; })), all)
+      << "taps larger than the image";
+  EXPECT_EQ(taken(with([](ConvShape& s) { s.groups = 2; })), none);
+  EXPECT_EQ(taken(with([](ConvShape& s) { s.stride = 9, s.padding = 0; })), none);
+  // 2^31 elements: indices of pixels have 31 bits, those of elements 64.
+  const ConvShape large = with([](ConvShape& s) { s.N = 1 << 15, s.H = s.W = 32; });
+  EXPECT_EQ(large.inp_count(), 0x1p31);
+  EXPECT_EQ(taken(large), all);
+  char byte = 0;
+  ConvForward beyond{.out = &byte, .inp = &byte, .weight = &byte, .shape = large};
+  EXPECT_NO_THROW(validate(beyond));
+  beyond.shape.N <<= 6;
+  try {
+    validate(beyond);
+    ADD_FAILURE() << "2^31 pixels";
+  } catch (const std::invalid_argument& e) {
+    EXPECT_STREQ(e.what(), "ConvForward: N, H, W: more positions than an index holds");
+  }
 }
 
 }  // namespace
