@@ -122,7 +122,7 @@ TEST_F(Roofline, CountsTmaAndWgmmaOfHoppersKernels) {
   EXPECT_TRUE(has(text, "...>>` | 1.00 | 0.23 | - | - | 1.00 tensor | 1.00 tensor |")) << text;
   expect_refused(file, replaced(counted("1"), "9 8\n", "9\n"),
                  file +
-                     ":22: not a line of counters; renew it by: make counters UPDATE=1 "
+                     ":20: not a line of counters; renew it by: make counters UPDATE=1 "
                      "ARCH=sm_90 KERNELS=hopper");
 }
 
