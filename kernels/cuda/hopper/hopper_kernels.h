@@ -13,9 +13,10 @@ struct OperationList {
 
 // The operations that have such kernels. To add one, name it here and define its takes(),
 // workspace() and run() in NAME_sm90.cu.
-using HopperOps = OperationList<LinearForward, LinearBackwardInput, LinearBackwardWeight,
-                                LinearGeluForward, GeluLinearBackwardInput, ConvForward,
-                                ConvBackwardInput, ConvBackwardInputSums, ConvBackwardWeight>;
+using HopperOps =
+    OperationList<LinearForward, LinearBackwardInput, LinearBackwardWeight, LinearGeluForward,
+                  GeluLinearBackwardInput, ConvForward, ConvBackwardInput, ConvBackwardInputSums,
+                  ConvBackwardWeight, AttentionForward>;
 
 class HopperKernels {
  public:
