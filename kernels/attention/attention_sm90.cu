@@ -177,9 +177,7 @@ struct Attention {
     if (threadIdx.x % warp_size == 0) mbarrier_arrive(empty);
   }
   // This warp no longer reads the block's step-th tile.
-  __device__ static void release(Shared& s, int step) {
-    arrive(&s.empty[Place<stages>(step).at]);
-  }
+  __device__ static void release(Shared& s, int step) { arrive(&s.empty[Place<stages>(step).at]); }
   // The tile, once its bytes have come.
   __device__ static const char* wait_for(Shared& s, int step) {
     const Place<stages> at(step);
@@ -251,7 +249,8 @@ struct Attention {
     };
     [&]<int... i>(std::integer_sequence<int, i...>) {
       (columns.template operator()<32 * i, 32>(), ...);
-    }(std::make_integer_sequence<int, keys / 32>());
+    }
+    (std::make_integer_sequence<int, keys / 32>());
     if constexpr (keys % 32 != 0) columns.template operator()<keys / 32 * 32, keys % 32>();
   }
 

@@ -249,6 +249,11 @@ KernelCases attention_cases() {
   }
   add({2, 197, 3, 64, 1}, 1);
   add({1, 577, 1, 64, 2}, 8);
+  // Distilled, its tiles in turn with dropout, and five tiles of keys.
+  add({1, 198, 3, 64}, 1);
+  add({1, 198, 1, 32}, 1, 0.1f);
+  add({1, 110, 1, 128}, 1, 0.1f);
+  add({1, 1025, 3, 64, 70}, 1);
 
   cases.begin_sweep();
   // Every remainder of every tile.
@@ -341,6 +346,100 @@ TEST(Tolerance, OfAttentionIn16BitsIsAboutTheUsualOrStricter) {
 
 [[maybe_unused]] const bool added = add_cases(attention_cases());
 
+// ---- infinities, NaNs and large scores ----------------------------------------------------------
+// Two heads of 70 tokens, with other bits in places of qkv or dout.
+class Special {
+ public:
+  Special(const Device& device, DType dtype) : device_(device), dtype_(dtype) {}
+
+  uint16_t infinity() const { return dtype_ == DType::fp16 ? 0x7C00 : 0x7F80; }
+  uint16_t nan() const { return infinity() | 0x60; }
+  uint16_t large() const { return dtype_ == DType::fp16 ? 0x7400 : 0x4680; }   // 2^14
+  uint16_t lowest() const { return dtype_ == DType::fp16 ? 0xFBFF : 0xC780; }  // about -2^16
+  static uint16_t minus(uint16_t bits) { return bits | 0x8000; }
+
+  struct At {
+    const char* tensor;
+    int token, part, head;  // part: of qkv, else 0
+    uint16_t bits;
+  };
+  // Tensors in 16 bits as such, lse in pairs of them.
+  using Words = std::vector<uint16_t>;
+  std::vector<Words> run(bool back, const std::vector<At>& places) const {
+    // All queries positive.
+    Problem problem = (back ? backward : forward)(dtype_, {.shape = shape}, -1);
+    for (const At& place : places)
+      for (Argument& argument : problem.arguments)
+        if (argument.name == place.tensor) {
+          const int parts = argument.name == "qkv" ? 3 : 1;
+          const size_t i =
+              ((size_t(place.token) * parts + place.part) * shape.H + place.head) * shape.D;
+          std::memcpy(argument.before.data() + 2 * i, &place.bits, 2);
+        }
+    std::vector<Words> outputs;
+    for (const Bytes& bytes : execute(problem, device_, 0, 0xFF).outputs) {
+      outputs.emplace_back(bytes.size() / 2);
+      std::memcpy(outputs.back().data(), bytes.data(), bytes.size());
+    }
+    return outputs;
+  }
+
+  bool is_finite(uint16_t bits) const { return (bits & infinity()) != infinity(); }
+  // The values of a head's row of out or, with parts, dqkv.
+  static std::span<const uint16_t> row(const Words& words, int token, int head, int parts = 1,
+                                       int part = 0) {
+    return std::span(words).subspan(((size_t(token) * parts + part) * shape.H + head) * shape.D,
+                                    shape.D);
+  }
+  bool finite(std::span<const uint16_t> values) const {
+    return std::ranges::all_of(values, [&](uint16_t bits) { return is_finite(bits); });
+  }
+
+  static constexpr AttentionShape shape{.B = 1, .N = 70, .H = 2, .D = 64};
+
+ private:
+  const Device& device_;
+  DType dtype_;
+};
+
+TEST(Attention, InfinitiesNaNsAndLargeScoresStayInTheirRows) {
+  constexpr int queries = 0, keys = 1, last = 69;
+  for (const Device& device : devices_to_test())
+    for (const DType dtype : {DType::fp16, DType::bf16}) {
+      if (!device.unavailable.empty() || !std::ranges::count(device.dtypes, dtype)) continue;
+      SCOPED_TRACE(device.name + (dtype == DType::fp16 ? " in fp16" : " in bf16"));
+      const Special special(device, dtype);
+      const auto usual = special.run(false, {});
+      const auto without = special.run(false, {{"qkv", 3, keys, 0, special.lowest()}});
+      EXPECT_TRUE(special.finite(without[0]));
+      EXPECT_TRUE(special.run(false, {{"qkv", 3, keys, 0, special.minus(special.infinity())}}) ==
+                  without)
+          << "a key with scores -inf";
+      const auto peaked = special.run(false, {{"qkv", 5, queries, 0, special.large()},
+                                              {"qkv", last, keys, 0, special.large()}});
+      EXPECT_TRUE(special.finite(peaked[0])) << "scores of 2^25";
+      const auto of_query = special.run(false, {{"qkv", 5, queries, 1, special.nan()}}),
+                 of_key = special.run(false, {{"qkv", last, keys, 1, special.nan()}}),
+                 usual_back = special.run(true, {}),
+                 back = special.run(true, {{"dout", 5, 0, 1, special.nan()}});
+      for (int token = 0; token <= last; ++token) {
+        const auto same = [&](const auto& a, const auto& b, int head) {
+          return std::ranges::equal(special.row(a[0], token, head), special.row(b[0], token, head));
+        };
+        EXPECT_EQ(special.finite(special.row(of_query[0], token, 1)), token != 5);
+        EXPECT_TRUE(token == 5 || same(of_query, usual, 1));
+        EXPECT_FALSE(special.finite(special.row(of_key[0], token, 1)));
+        EXPECT_TRUE(same(of_query, usual, 0) && same(of_key, usual, 0));
+        for (int part = 0; part < 3; ++part) {
+          EXPECT_TRUE(std::ranges::equal(special.row(back[0], token, 0, 3, part),
+                                         special.row(usual_back[0], token, 0, 3, part)));
+          EXPECT_EQ(special.finite(special.row(back[0], token, 1, 3, part)),
+                    part == queries && token != 5);
+        }
+      }
+    }
+}
+
 #ifdef BAREVISION_SIMT
 // With few heads, phases and rounds run in blocks of their own.
 TEST(AttentionOnSimt, TheGridOfBackwardChangesNoBit) {
@@ -371,6 +470,7 @@ bool refuses_attention() {
   for (const int D : {7, 8, 16, 48, 96, 256})
     list.push_back({"32, 64 and 128", [=](Op& o) { o.shape.D = D; }, Refusal<Op>::gpu});
   list.push_back({"Q", [](Op& o) { o.shape.Q = o.shape.N + 1; }});
+  list.push_back({"B, H", [](Op& o) { o.shape.B = 1 << 16; }, Refusal<Op>::gpu});
   for (const float drop : {-0.1f, 1.1f, NAN})
     list.push_back({"drop", [=](Op& o) { o.drop = drop; }});
   return refuses(list);
