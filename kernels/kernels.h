@@ -190,9 +190,17 @@ struct GeluLinearBackwardInput {
 
 // ---- layernorm ----------------------------------------------------------------------------------
 // Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
-//   sum = inp + residual          (without residual: sum is inp, and `sum` isn't written)
+//   sum = inp + drop_path(residual)   (without residual: sum is inp, and `sum` isn't written)
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
 // mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
+// Drop path (Huang et al. 2016): drops the residual of whole images, and divides those of the
+// others by 1 - drop. Image b's is kept as element 0 by Dropout.
+struct DropPath {
+  int image_rows = 1;  // rows of an image
+  uint32_t layer = 0;
+  float drop = 0;
+};
+
 struct LayerNormForward {
   void* out;                   // [rows, C] dtype  =
   void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
@@ -200,17 +208,20 @@ struct LayerNormForward {
   const void* inp;             // [rows, C] dtype
   const void* residual;        // [rows, C] dtype, or null
   const float *weight, *bias;  // [C]
+  const StepParams* params;    // seed, epoch, position; unused without drop path
   RowsShape shape;
+  DropPath drop_path;
   float eps;
   DType dtype;
   void describe(Arguments&) const;
 };
 
-// dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),
+// dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   dresidual = drop_path(dinp)
 //   g = dout * weight,   xhat = (sum - mean) * rstd
 // dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
 struct LayerNormBackward {
-  void* dinp;  // [rows, C] dtype  =, the gradient of residual as well; may be dout or dsum itself
+  void* dinp;                // [rows, C] dtype  =, may be dout or dsum itself
+  void* dresidual;           // [rows, C] dtype  =; null without drop path: residual's is dinp
   float *dweight, *dbias;    // [C]  = or +=, by accumulate
   void* workspace;           // [workspace_bytes(*this)]
   const void* dout;          // [rows, C] dtype
@@ -218,7 +229,9 @@ struct LayerNormBackward {
   const void* sum;           // [rows, C] dtype
   const float *mean, *rstd;  // [rows]
   const float* weight;       // [C]
+  const StepParams* params;  // as in LayerNormForward
   RowsShape shape;
+  DropPath drop_path;
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;
@@ -536,13 +549,12 @@ struct AveragePoolBackward {
 
 // ---- dropout ------------------------------------------------------------------------------------
 struct DropoutShape {
-  int B, elements, group;
+  int B, elements;
 };
 
-// Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0, one decision
-// per `group` neighbours (1: dropout, Srivastava et al. 2014; all elements of an image: drop path,
-// Huang et al. 2016). Element e of image b belongs to decision i = e / group, which keeps if the
-// word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is at least drop.
+// Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0 (Srivastava et
+// al. 2014). Element i of image b is kept if the word i % 4 of philox(seed, i / 4, position + b,
+// epoch, layer), made uniform, is at least drop.
 struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
   const void* inp;           // [B, elements] dtype

@@ -77,7 +77,7 @@ Graph build_resnet(const ResnetConfig& c, const GraphOptions& o, const InputShap
       x = c.bottleneck ? block.bottleneck(x) : block.basic(x);
     }
 
-  const Tensor pooled = dropout(g, "drop", average_pool(g, "avgpool", x.out), o.drop_rate, false);
+  const Tensor pooled = dropout(g, "drop", average_pool(g, "avgpool", x.out), o.drop_rate);
   g.head_here();
   const float bound = 1 / std::sqrt(static_cast<float>(g.info(pooled).shape.back()));
   const Tensor logits =

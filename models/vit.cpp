@@ -26,8 +26,8 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
                                   .init = conv_init,
                                   .input_grad = false,
                                   .weight_shape = {C, 3, input.patch, input.patch}});
-  Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded, c.distilled), o.pos_drop_rate, false);
-  Tensor branch;  // residual branch that the next layer norm adds to x
+  Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded, c.distilled), o.pos_drop_rate);
+  Branch branch;  // that the next layer norm adds to x
 
   for (int i = 0; i < c.depth; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
@@ -41,22 +41,20 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps, queries);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
     const Tensor mixed = attention(g, block + "attn", qkv, c.heads, o.attn_drop_rate, queries);
-    branch = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
-    branch = dropout(g, block + "attn.proj_drop", branch, o.proj_drop_rate, false);
-    branch = dropout(g, block + "drop_path1", branch, drop_path, true);
+    const Tensor proj = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
+    branch = {dropout(g, block + "attn.proj_drop", proj, o.proj_drop_rate), drop_path};
 
-    auto [x2, normed2] = layernorm(g, block + "norm2", branch, x1, c.layer_norm_eps);
+    auto [x2, normed2] = layernorm(g, block + "norm2", x1, branch, c.layer_norm_eps);
     GeluOut act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
     if (o.proj_drop_rate > 0)  // else fc2's backward computes the GELU's, too
-      act = dropout(g, block + "mlp.drop1", act.out, o.proj_drop_rate, false);
-    branch = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
-    branch = dropout(g, block + "mlp.drop2", branch, o.proj_drop_rate, false);
-    branch = dropout(g, block + "drop_path2", branch, drop_path, true);
+      act = dropout(g, block + "mlp.drop1", act.out, o.proj_drop_rate);
+    const Tensor fc2 = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
+    branch = {dropout(g, block + "mlp.drop2", fc2, o.proj_drop_rate), drop_path};
     x = x2;
   }
 
   const Tensor normed = layernorm(g, "norm", x, branch, c.layer_norm_eps).out;
-  Tensor token = dropout(g, "head_drop", normed, o.drop_rate, false);
+  Tensor token = dropout(g, "head_drop", normed, o.drop_rate);
   g.head_here();
   const LinearOptions head{.N = o.classes, .init = init};
   if (c.distilled) {

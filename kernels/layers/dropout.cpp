@@ -1,10 +1,9 @@
-// Dropout and drop path, forward and, on gradients, backward:
+// Dropout, forward and, on gradients, backward:
 //   out = keep ? inp / (1 - drop) : 0
-// Element e of image b belongs to decision i = e / group, kept if
-// uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
-// backward draws the same numbers again. With a decision per element, a vector of Philox counters
-// decides four vectors of elements; otherwise a scalar draw decides four neighbouring groups.
-// Threads divide the images, and the elements of each, between them.
+// Element i of image b is kept if uniform(word i % 4 of philox(seed, i / 4, position + b, epoch,
+// layer)) >= drop. Nothing is saved: backward draws the same numbers again. A vector of Philox
+// counters decides four vectors of elements. Threads divide the images, and the elements of each,
+// between them.
 // 8 bytes per element; 170 vector instructions draw for 64 elements: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"
@@ -19,7 +18,7 @@ using simd::vf;
 
 constexpr int drawn = 4 * simd::width;  // decisions by one vector of counters
 
-// Elements begin .. begin + n of image b, each with its own decision; begin % 4 == 0.
+// Elements begin .. begin + n of image b; begin % 4 == 0.
 template <class T>
 void drop_elements(const Dropout& op, int b, int begin, int n) {
   const size_t at = size_t(b) * op.shape.elements + begin;
@@ -38,46 +37,17 @@ void drop_elements(const Dropout& op, int b, int begin, int n) {
   }
 }
 
-// The elements of decisions first .. first + 3; first % 4 == 0.
-template <class T>
-void drop_groups(const Dropout& op, int b, int first) {
-  const int elements = op.shape.elements, group = op.shape.group;
-  const Philox4 words = philox(op.params->seed, static_cast<uint32_t>(first) / 4,
-                               op.params->position + b, op.params->epoch, op.layer);
-  const float factor = 1.0f / (1.0f - op.drop);
-  for (int k = 0; k < 4; ++k) {
-    const int64_t begin = int64_t{first + k} * group;
-    if (begin >= elements) return;
-    const int64_t rest = elements - begin;
-    const int n = static_cast<int>(rest < group ? rest : group);
-    const size_t at = size_t(b) * elements + begin;
-    const T* inp = as<T>(op.inp) + at;
-    T* out = as<T>(op.out) + at;
-    if (bv::uniform(words.at[k]) >= op.drop)
-      for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i) * factor); });
-    else
-      __builtin_memset(out, 0, sizeof(T) * n);
-  }
-}
-
 template <class T>
 void drop(const Dropout& op) {
-  const auto [B, elements, group] = op.shape;
-  if (group == 1) {
-    constexpr int block = 64 * drawn;
-    const int blocks = (elements - 1) / block + 1;
+  const auto [B, elements] = op.shape;
+  constexpr int block = 64 * drawn;
+  const int blocks = (elements - 1) / block + 1;
 #pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < B; ++b) {
-      for (int k = 0; k < blocks; ++k) {
-        const int begin = k * block, rest = elements - begin;
-        drop_elements<T>(op, b, begin, rest < block ? rest : block);
-      }
+  for (int b = 0; b < B; ++b) {
+    for (int k = 0; k < blocks; ++k) {
+      const int begin = k * block, rest = elements - begin;
+      drop_elements<T>(op, b, begin, rest < block ? rest : block);
     }
-  } else {
-    const int draws = (elements - 1) / group / 4 + 1;
-#pragma omp parallel for collapse(2) schedule(static)
-    for (int b = 0; b < B; ++b)
-      for (int k = 0; k < draws; ++k) drop_groups<T>(op, b, 4 * k);
   }
 }
 

@@ -1,11 +1,9 @@
-// Dropout and drop path, forward and, on gradients, backward:
+// Dropout, forward and, on gradients, backward:
 //   out = keep ? inp / (1 - drop) : 0
-// Element e of image b belongs to decision i = e / group, kept if
-// uniform(word i % 4 of philox(seed, i / 4, position + b, epoch, layer)) >= drop. Nothing is saved:
-// backward draws the same numbers again.
+// Element i of image b is kept if uniform(word i % 4 of philox(seed, i / 4, position + b, epoch,
+// layer)) >= drop. Nothing is saved: backward draws the same numbers again.
 // Grid: .y is the image, .x its elements. A thread takes two packs of 16 bytes (two times 4 single
-// elements, or 1, if the sizes are not multiples of a pack). With a decision per element one
-// draw serves 4 elements; otherwise one draw serves a pack, which lies in one group.
+// elements if the sizes are not multiples of a pack); one draw serves 4 elements.
 // 4 or 8 bytes per element and some 15 instructions: memory is the limit.
 #include "kernels/cuda/plain.cuh"
 #include "kernels/philox.h"
@@ -16,10 +14,10 @@ namespace {
 // ---- plain --------------------------------------------------------------------------------------
 template <class T>
 __global__ void dropout_plain(Dropout op) {
-  const auto [B, elements, group] = op.shape;
+  const auto [B, elements] = op.shape;
   const size_t i = thread_number();
   if (i >= size_t(B) * elements) return;
-  const uint32_t b = i / elements, decision = i % elements / group;
+  const uint32_t b = i / elements, decision = i % elements;
   const Philox4 words =
       philox(op.params->seed, decision / 4, op.params->position + b, op.params->epoch, op.layer);
   const bool keep = uniform(words.at[decision % 4]) >= op.drop;
@@ -35,7 +33,7 @@ __device__ Philox4 draw(const Dropout& op, const StepParams& params, int b, unsi
   return philox(params.seed, decision / 4, params.position + b, params.epoch, op.layer);
 }
 
-// A decision per element. A piece is `width` elements, or 4 if width is 1.
+// A piece is `width` elements, or 4 if width is 1.
 template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float factor) {
   constexpr int n = width < 4 ? 4 : width;
@@ -73,57 +71,23 @@ __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float facto
   }
 }
 
-// A decision per `group` neighbours, a multiple of `width`.
-template <class T, int width>
-__global__ void __launch_bounds__(threads) drop_groups(Dropout op, float factor) {
-  const int b = static_cast<int>(blockIdx.y);
-  const size_t image = static_cast<size_t>(b) * op.shape.elements;
-  const T* inp = static_cast<const T*>(op.inp) + image;
-  T* out = static_cast<T*>(op.out) + image;
-  const unsigned first = (blockIdx.x * pieces * threads + threadIdx.x) * width;
-  const unsigned elements = op.shape.elements, group = op.shape.group;
-  Elements<T, width> x[pieces];
-#pragma unroll
-  for (int p = 0; p < pieces; ++p) {
-    const unsigned e = first + p * threads * width;
-    if (e < elements) x[p] = load<width>(inp + e);
-  }
-  const StepParams params = *op.params;
-#pragma unroll
-  for (int p = 0; p < pieces; ++p) {
-    const unsigned e = first + p * threads * width, decision = e / group, which = decision % 4;
-    const Philox4 words = draw(op, params, b, decision);
-    const uint32_t low = which % 2 ? words.at[1] : words.at[0];
-    const uint32_t high = which % 2 ? words.at[3] : words.at[2];
-    const bool keep = uniform(which / 2 ? high : low) >= op.drop;
-#pragma unroll
-    for (int k = 0; k < width; ++k)
-      x[p].at[k] = from_float<T>(keep ? to_float(x[p].at[k]) * factor : 0);
-    if (e < elements) store(out + e, x[p]);
-  }
-}
-
 }  // namespace
 
 template <>
 void CudaKernels::run(const Dropout& op, cudaStream_t stream) {
-  const auto [B, elements, group] = op.shape;
+  const auto [B, elements] = op.shape;
   require(B <= 65535, "Dropout", "B: at most 65535");
   by_dtype(op.dtype, [&]<class T>() {
     constexpr int pack = Pack<T>::size;
-    const auto drop = [&]<auto kernel, int piece>() {
+    const auto drop = [&]<int width, int piece>() {
       const int64_t blocks = ceil_div(int64_t{elements}, int64_t{pieces * threads * piece});
-      launch<kernel>(dim3(unsigned(blocks), B), threads, 0, stream, op, 1.0f / (1.0f - op.drop));
+      launch<drop_elements<T, width>>(dim3(unsigned(blocks), B), threads, 0, stream, op,
+                                      1.0f / (1.0f - op.drop));
     };
-    const bool packs = in_packs<T>(elements);
-    if (group == 1 && packs)
-      drop.template operator()<drop_elements<T, pack>, pack>();
-    else if (group == 1)
-      drop.template operator()<drop_elements<T, 1>, 4>();
-    else if (packs && in_packs<T>(group))
-      drop.template operator()<drop_groups<T, pack>, pack>();
+    if (in_packs<T>(elements))
+      drop.template operator()<pack, pack>();
     else
-      drop.template operator()<drop_groups<T, 1>, 1>();
+      drop.template operator()<1, 4>();
   });
 }
 

@@ -1,7 +1,8 @@
 // Residual add and layer normalisation over the last dimension, row by row:
-//   sum = inp + residual,   out = (sum - mean) * rstd * weight + bias
+//   sum = inp + drop_path(residual),   out = (sum - mean) * rstd * weight + bias
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
+//   dresidual = drop_path(dinp)
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. A row is read
 // from memory once, then from L1 for each of three passes (mean, variance, result): the variance is
 // computed from the differences from the mean, so that nothing cancels. Threads share the rows;
@@ -10,6 +11,7 @@
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/philox.h"
 
 namespace bv::BAREVISION_ISA {
 namespace {
@@ -18,6 +20,16 @@ using simd::for_each;
 using simd::set;
 using simd::vf;
 
+// Multiplied by this, a row of the residual has had its drop path; 0: all of it is dropped.
+template <class Op>
+float keep_factor(const Op& op, int row) {
+  const DropPath& path = op.drop_path;
+  if (path.drop == 0) return 1;
+  const uint32_t image = op.params->position + static_cast<uint32_t>(row / path.image_rows);
+  const Philox4 words = philox(op.params->seed, 0, image, op.params->epoch, path.layer);
+  return bv::uniform(words.at[0]) >= path.drop ? 1 / (1 - path.drop) : 0;
+}
+
 template <class T>
 void forward_row(const LayerNormForward& op, int row) {
   const int C = op.shape.C;
@@ -25,11 +37,12 @@ void forward_row(const LayerNormForward& op, int row) {
   const T* inp = as<T>(op.inp) + at;
   const T* residual = op.residual ? as<T>(op.residual) + at : nullptr;
   T* sum = residual ? as<T>(op.sum) + at : nullptr;
+  const float factor = residual ? keep_factor(op, row) : 1;
   vf total{};
   for_each(C, [&](int i, auto lanes) {
     vf v = lanes.load(inp + i);
     if (residual) {
-      v += lanes.load(residual + i);
+      if (factor > 0) v += lanes.load(residual + i) * factor;
       v = simd::rounded(T{}, v);  // as backward reads it
       lanes.store(sum + i, v);
     }
@@ -75,11 +88,15 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
 
   const T* dsum = op.dsum ? as<T>(op.dsum) + at : nullptr;
   T* dinp = as<T>(op.dinp) + at;
+  T* dresidual = op.dresidual ? as<T>(op.dresidual) + at : nullptr;
+  const float factor = keep_factor(op, row);
   for_each(C, [&](int i, auto lanes) {
     const vf xhat = (lanes.load(sum + i) - mean) * rstd;
     const vf g = lanes.load(dout + i) * lanes.load(op.weight + i);
-    const vf d = (g - g_mean - xhat * g_xhat_mean) * rstd;
-    lanes.store(dinp + i, dsum ? d + lanes.load(dsum + i) : d);
+    vf d = (g - g_mean - xhat * g_xhat_mean) * rstd;
+    if (dsum) d += lanes.load(dsum + i);
+    lanes.store(dinp + i, d);
+    if (dresidual) lanes.store(dresidual + i, factor > 0 ? d * factor : vf{});
   });
 }
 

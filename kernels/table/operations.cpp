@@ -17,6 +17,11 @@ Arguments& sizes(Arguments& a, const RowsShape& s) {
   a.size("rows", s.rows), a.size("C", s.C);
   return a;
 }
+void rules(Arguments& a, const DropPath& path, const RowsShape& s) {
+  a.size("image_rows", path.image_rows);
+  a.rule(path.drop >= 0 && path.drop <= 1, "drop must be in 0-1");
+  a.rule(path.image_rows > 0 && s.rows % path.image_rows == 0, "rows: not of whole images");
+}
 Arguments& sizes(Arguments& a, const AttentionShape& s) {
   a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D), a.size("Q", s.Q);
   a.rule(s.Q <= s.N, "Q: there are only N tokens");
@@ -199,16 +204,21 @@ void GeluLinearBackwardInput::describe(Arguments& a) const {
 void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormForward", dtype), shape).flops(8 * n);
+  rules(a, drop_path, shape);
+  a.rule(drop_path.drop == 0 || residual, "drop path is of a residual");
   a.write("out", out, n), a.write("sum", sum, residual ? n : 0, needed_if(residual));
   a.write("mean", mean, shape.rows), a.write("rstd", rstd, shape.rows);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
   a.read("weight", weight, shape.C), a.read("bias", bias, shape.C);
+  a.read("params", params, 1, needed_if(drop_path.drop > 0));
 }
 
 void LayerNormBackward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormBackward", dtype), shape).flops(14 * n);
+  rules(a, drop_path, shape);
   a.write("dinp", dinp, n);
+  a.write("dresidual", dresidual, n, needed_if(drop_path.drop > 0));
   a.gradient("dweight", dweight, shape.C, accumulate);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
@@ -216,6 +226,7 @@ void LayerNormBackward::describe(Arguments& a) const {
   a.read("sum", sum, n);
   a.read("mean", mean, shape.rows), a.read("rstd", rstd, shape.rows);
   a.read("weight", weight, shape.C);
+  a.read("params", params, 1, needed_if(drop_path.drop > 0));
 }
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -444,7 +455,7 @@ void AveragePoolBackward::describe(Arguments& a) const {
 void Dropout::describe(Arguments& a) const {
   const double n = double(shape.B) * shape.elements;
   a.operation("Dropout", dtype).flops(n);
-  a.size("B", shape.B), a.size("elements", shape.elements), a.size("group", shape.group);
+  a.size("B", shape.B), a.size("elements", shape.elements);
   a.rule(drop >= 0 && drop <= 1, "drop must be in 0-1");
   a.write("out", out, n);
   a.read("inp", inp, n), a.read("params", params, 1);

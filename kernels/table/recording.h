@@ -34,6 +34,7 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
     if constexpr (requires { op.count; }) extras.count = &op.count;
     if constexpr (requires { op.relu; }) extras.relu = op.relu;
     if constexpr (requires { op.drop; }) extras.dropped = op.drop > 0;
+    if constexpr (requires { op.drop_path; }) extras.dropped = op.drop_path.drop > 0;
     if constexpr (requires { op.accumulate; }) extras.accumulate = op.accumulate;
     if constexpr (requires { op.residual_norm; })
       extras.residual_norm = op.residual_norm.weight != nullptr;

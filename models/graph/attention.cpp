@@ -8,9 +8,7 @@ Tensor attention(Graph& g, const std::string& name, Tensor qkv, int heads, float
   const int C = dim(g, qkv, 2) / 3, N = dim(g, qkv, 1);
   const AttentionShape shape{
       .B = dim(g, qkv, 0), .N = N, .H = heads, .D = C / heads, .Q = queries ? queries : N};
-  std::vector<int64_t> dims{shape.B, shape.Q, C};
-  if (queries == 1) dims.erase(dims.begin() + 1);
-  const Tensor out = g.tensor(name, dims);
+  const Tensor out = g.tensor(name, tokens_shape(shape.B, shape.Q, C));
   const Tensor lse = g.tensor(name + " lse", {shape.B, heads, shape.Q}, DType::fp32);
   g.grad(qkv);
   const uint32_t layer = layer_number(g);

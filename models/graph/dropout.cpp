@@ -4,14 +4,14 @@
 namespace bv {
 
 // Forward in place; backward into another buffer, since the gradient that it reads may be shared.
-Tensor dropout(Graph& g, const std::string& name, Tensor inp, float drop, bool whole_images) {
+Tensor dropout(Graph& g, const std::string& name, Tensor inp, float drop) {
   if (drop <= 0) return inp;
   const auto [rows, C] = rows_shape(g, inp);
   const int B = dim(g, inp, 0), elements = rows / B * C;
   const Tensor out = g.same_memory(inp, name);
   g.grad(inp);
 
-  const DropoutShape shape{B, elements, whole_images ? elements : 1};
+  const DropoutShape shape{B, elements};
   const auto run = [=, layer = layer_number(g)](const Context& r, void* to, const void* from) {
     r.run(Dropout{.out = to, .inp = from, .shape = shape, .layer = layer, .drop = drop});
   };

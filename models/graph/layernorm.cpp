@@ -3,20 +3,28 @@
 
 namespace bv {
 
-LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor residual, float eps,
-                       int tokens) {
+LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Branch& branch,
+                       float eps, int tokens) {
+  const Tensor residual = branch.out;
   const std::vector<int64_t> dims = g.info(inp).shape;
   const RowsShape shape = rows_shape(g, inp);
   const Tensor out = g.tensor(name, dims);
   const Tensor sum = residual ? g.tensor(name + " sum", dims) : g.same_memory(inp, name + " input");
   const Tensor mean = g.tensor(name + " mean", {shape.rows}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.rows}, DType::fp32);
-  g.grad(inp);
-  if (residual) g.share_grad(inp, residual);
   const int B = dim(g, inp, 0);
+  const bool drops = branch.drop_path > 0;
+  const DropPath drop_path{
+      .image_rows = shape.rows / B, .layer = layer_number(g), .drop = branch.drop_path};
+  g.grad(inp);
+  if (drops)
+    g.grad(residual);
+  else if (residual)
+    g.share_grad(inp, residual);
   const TokensShape first{.B = B, .N = shape.rows / B, .C = shape.C, .count = tokens};
   Tensor taken;
-  if (tokens) taken = g.tensor(name + " first tokens", {B, tokens, shape.C}), g.grad(sum);
+  if (tokens)
+    taken = g.tensor(name + " first tokens", tokens_shape(B, tokens, shape.C)), g.grad(sum);
   const Parameter weight = g.parameter(name + ".weight", {shape.C}, Init::ones);
   const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
 
@@ -30,6 +38,7 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor res
                            .weight = r.master(weight),
                            .bias = r.master(bias),
                            .shape = shape,
+                           .drop_path = drops && r.training ? drop_path : DropPath{},
                            .eps = eps});
     if (tokens) r.run(TakeTokensForward{.out = r.at(taken), .inp = r.at(sum), .shape = first});
   };
@@ -37,6 +46,7 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor res
     if (tokens)
       r.run(TakeTokensBackward{.dinp = r.grad(sum), .dout = r.grad(taken), .shape = first});
     r.run(LayerNormBackward{.dinp = r.grad(inp),
+                            .dresidual = drops ? r.grad(residual) : nullptr,
                             .dweight = r.dweight(weight),
                             .dbias = r.dweight(bias),
                             .dout = r.grad(out),
@@ -45,9 +55,15 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, Tensor res
                             .mean = r.floats(mean),
                             .rstd = r.floats(rstd),
                             .weight = r.master(weight),
-                            .shape = shape});
+                            .shape = shape,
+                            .drop_path = drops ? drop_path : DropPath{}});
   };
-  g.add({name, "layernorm", forward, backward});
+  // Drop path is a layer of its own.
+  g.add({.name = name,
+         .type = "layernorm",
+         .forward = forward,
+         .backward = backward,
+         .layers = drops ? 2 : 1});
   return {tokens ? taken : sum, out};
 }
 

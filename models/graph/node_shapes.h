@@ -23,4 +23,10 @@ inline RowsShape rows_shape(const Graph& g, Tensor t) {
   return {.rows = static_cast<int>(rows), .C = static_cast<int>(shape.back())};
 }
 
+// Some tokens of each image: [B, tokens, C], of one [B, C].
+inline std::vector<int64_t> tokens_shape(int B, int tokens, int C) {
+  if (tokens == 1) return {B, C};
+  return {B, tokens, C};
+}
+
 }  // namespace bv

@@ -96,13 +96,18 @@ GeluOut linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightIn
 // In place: nothing else may overwrite what it returns.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
-// out = layernorm(inp + residual); sum = inp + residual. Without residual, sum is inp. With
-// `tokens`, LayerNormOut::sum has only the first tokens of each image.
+// A residual branch, and the rate of its drop path.
+struct Branch {
+  Tensor out;
+  float drop_path = 0;
+};
+// out = layernorm(sum), sum = inp + residual. Without residual, sum is inp. With `tokens`,
+// LayerNormOut::sum has only the first tokens of each image.
 struct LayerNormOut {
   Tensor sum, out;
 };
-LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, Tensor residual, float eps,
-                       int tokens = 0);
+LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, const Branch& residual,
+                       float eps, int tokens = 0);
 
 // Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]; with the first
 // `queries` tokens only [B, queries, H*D], with one [B, H*D].
@@ -118,8 +123,8 @@ struct TwoTokens {
 };
 TwoTokens split_tokens(Graph&, const std::string& name, Tensor tokens);
 
-// Drops elements, or with `whole_images` whole images' branches (drop path). Nothing at rate 0.
-Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop, bool whole_images);
+// Drops elements. Nothing at rate 0.
+Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop);
 
 // Loss, metrics and the gradient's tail. Ends a graph. Returns the loss of each image [B].
 Tensor cross_entropy(Graph&, Tensor logits, float smoothing);

@@ -1,4 +1,4 @@
-// Dropout and drop path.
+// Dropout.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -13,7 +13,7 @@ Tensor dropout(const Values& inp, const StepParams& p, DropoutShape shape, uint3
   for (int b = 0; b < shape.B; ++b)
     for (int e = 0; e < shape.elements; ++e) {
       const size_t i = at(b, shape.elements, e);
-      if (kept(uint32_t(e / shape.group), b, layer, drop, p))
+      if (kept(uint32_t(e), b, layer, drop, p))
         out[i] = drop == 0 ? inp[i] : inp[i] * (Tracked(1) / (Tracked(1) - drop));
     }
   return out;
@@ -25,13 +25,11 @@ Tensor dropout(const Values& inp, const StepParams& p, DropoutShape shape, uint3
 TEST(Oracle, Dropout) {
   TestValues random(7);
   const StepParams p{.seed = 5, .epoch = 1, .position = 9};
-  for (const int group : {1, 7, 20}) {
-    const DropoutShape shape{3, 20, group};
-    Values inp = random.normal(60);
-    const Values dout = random.normal(60);
-    check_gradient("inp", inp, oracle::dropout(dout, p, shape, 2, 0.3f),
-                   [&] { return dot(dout, oracle::dropout(inp, p, shape, 2, 0.3f)); });
-  }
+  const DropoutShape shape{3, 20};
+  Values inp = random.normal(60);
+  const Values dout = random.normal(60);
+  check_gradient("inp", inp, oracle::dropout(dout, p, shape, 2, 0.3f),
+                 [&] { return dot(dout, oracle::dropout(inp, p, shape, 2, 0.3f)); });
 }
 
 TEST(Oracle, DropoutKeepsTheStatedShareAndDependsOnEveryKey) {
@@ -53,7 +51,7 @@ TEST(Oracle, DropoutKeepsTheStatedShareAndDependsOnEveryKey) {
 
 // ---- cases --------------------------------------------------------------------------------------
 Problem dropout(DType dtype, DropoutShape shape, float drop, bool in_place) {
-  const auto [B, elements, group] = shape;
+  const auto [B, elements] = shape;
   Problem p(dtype);
   p.any_threads = true;
   p.exact = drop == 0 || drop == 0.5f || drop == 1;  // the factor is 1, 2 or unused
@@ -74,25 +72,16 @@ KernelCases dropout_cases() {
   const auto add = [&](DropoutShape s) {
     for (const float drop : {0.0f, 0.1f, 0.5f, 0.9f, 1.0f})
       for (const bool in_place : {false, true})
-        cases.add("dropout" +
-                      sizes({{"B", s.B},
-                             {"elements", s.elements},
-                             {"group", s.group},
-                             {"percent", int(100 * drop + 0.5f)}}) +
-                      flag(in_place, "in_place"),
-                  dropout, s, drop, in_place);
+        cases.add(
+            "dropout" +
+                sizes({{"B", s.B}, {"elements", s.elements}, {"percent", int(100 * drop + 0.5f)}}) +
+                flag(in_place, "in_place"),
+            dropout, s, drop, in_place);
   };
-  for (const DropoutShape shape : {DropoutShape{1, 1, 1},
-                                   {3, 37, 1},
-                                   {3, 37, 5},
-                                   {40, 31, 31},
-                                   {2, 17 * 192, 1},
-                                   {9, 17 * 192, 17 * 192}})
+  for (const DropoutShape shape : {DropoutShape{1, 1}, {3, 37}, {40, 31}, {2, 17 * 192}})
     add(shape);
   cases.begin_sweep();
-  for (const int n : sweep_of_sizes())
-    for (const int group : std::set{1, 2, 3, 8, n})
-      if (group <= n) add({4, n, group});
+  for (const int n : sweep_of_sizes()) add({4, n});
   return cases;
 }
 

@@ -36,6 +36,19 @@ TEST(Recording, CountsTheOperationsOfViTTiny) {
   EXPECT_LT(step.size(), 60u) << "the same operation is one entry";
 }
 
+TEST(Recording, DropPathIsAPartOfLayerNorms) {
+  const auto step = record_model({"vit_tiny", "--batch", "2", "--drop-path-rate", "0.1"});
+  EXPECT_EQ(count_of<Dropout>(step), 0);
+  const auto dropped = [&](const std::string& name) {
+    int count = 0;
+    for (const RecordedOperation& o : step)
+      if (o.name.starts_with(name) && o.name.ends_with(" dropped")) count += o.count;
+    return count;
+  };
+  EXPECT_EQ(dropped("LayerNormForward"), 2 * 11) << "the first block drops nothing";
+  EXPECT_EQ(dropped("LayerNormBackward"), 2 * 11);
+}
+
 TEST(Recording, ShapesSayWhatModelsRun) {
   const auto step = record_model({"resnext50_32x4d", "--batch", "2", "--image-size", "64"});
   EXPECT_EQ(count_of<ConvForward>(step), 53);
@@ -70,7 +83,7 @@ TEST(Recording, FlopsOfViTTinyAreThoseOfItsProducts) {
 TEST(Recording, TensorsThatShareMemoryStillDo) {
   char a = 0, b = 0;
   const Dropout in_place{
-      .out = &a, .inp = &a, .params = nullptr, .shape = {1, 4, 1}, .dtype = DType::fp32};
+      .out = &a, .inp = &a, .params = nullptr, .shape = {1, 4}, .dtype = DType::fp32};
   int blocks = 0;
   const Dropout other = in_new_memory(in_place, [&](const TensorArgument& t) -> void* {
     ++blocks;
