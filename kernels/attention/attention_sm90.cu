@@ -399,8 +399,8 @@ CUtensorMap head_map(DType dtype, const void* of, int B, int tokens, int heads, 
 template <>
 bool HopperKernels::takes(const AttentionForward& op) const {
   const auto& s = op.shape;
-  const bool has_kernel = s.D == 32 || s.D == 64 || s.D == 128;
-  return op.dtype != DType::fp32 && has_kernel;
+  return op.dtype != DType::fp32 && (s.D == 32 || s.D == 64 || s.D == 128) &&
+         Arguments{.op = op}.items() <= INT32_MAX;
 }
 template <>
 size_t HopperKernels::workspace(const AttentionForward&) {

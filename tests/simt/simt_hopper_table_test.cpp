@@ -67,13 +67,23 @@ std::map<std::string, std::set<std::string>> tiles_run() {
   return tiles;
 }
 
+// Attention's variants ("64, 208, false": channels, keys of a tile, dropout).
+std::set<std::string> attention_run() {
+  std::set<std::string> variants;
+  const std::regex parts(R"(attention_forward_sm90<.*bfloat16, (.*)>)");
+  for (const std::string& kernel : simt::kernels_run())
+    if (std::smatch found; std::regex_match(kernel, found, parts)) variants.insert(found[1].str());
+  return variants;
+}
+
 // Some are the best for a few shapes, which stand in the tables of cases for this.
 TEST(SimtHopperTable, CasesReachEachTile) {
   const auto devices = devices_to_test();
   const auto device = std::ranges::find(devices, "simt_hopper", &Device::name);
   if (device == devices.end()) GTEST_SKIP() << "the stand-in is not under test";
   for (const KernelCase& c : registered_cases())
-    if (is_case_of(*device->operations, c.name) && (c.always || work_of(c.name) <= 1 << 20)) {
+    if (is_case_of(*device->operations, c.name) && !c.cpu_only &&
+        (c.always || work_of(c.name) <= 1 << 20)) {
       const Outcome outcome = execute(c.make(DType::bf16), *device, 0, 0xFF);
       EXPECT_EQ(outcome.failures, std::vector<std::string>()) << c.name;
     }
@@ -98,6 +108,28 @@ TEST(SimtHopperTable, CasesReachEachTile) {
       {"StoreInputGradient in phases FilterAlongRows", narrow},
       {"ToFp32 ImageAlongRows", with(of_weight, {"64, 192, in_turn"})}};
   EXPECT_EQ(tiles_run(), want);
+  std::set<std::string> want_attention;
+  for (const std::string dropout : {", false", ", true"})
+    for (const std::string tile : {"32, 64", "32, 96", "32, 208", "64, 64", "64, 96", "64, 208",
+                                   "128, 64", "128, 96", "128, 128"})
+      want_attention.insert(tile + dropout);
+  EXPECT_EQ(attention_run(), want_attention);
+}
+
+// The rest of the table takes the others, or refuses them in words.
+TEST(SimtHopperTable, TakesAttentionOfHeadsThatFillTiles) {
+  const StandInChip chip("sm_90");
+  const auto kernels = simt_gpu::make_hopper_kernels(nullptr);
+  const auto taken = [&](const AttentionShape& shape, DType dtype = DType::bf16) {
+    return kernels->by_hopper(AttentionForward{.shape = shape, .dtype = dtype});
+  };
+  for (const int D : {32, 64, 128}) EXPECT_TRUE(taken({2, 197, 3, D})) << D;
+  for (const int D : {8, 20, 48, 96, 256}) EXPECT_FALSE(taken({2, 197, 3, D})) << D;
+  EXPECT_FALSE(taken({2, 197, 3, 64}, DType::fp32));
+  EXPECT_TRUE(taken({1, 1, 1, 64}));
+  EXPECT_TRUE(taken({1, 1 << 20, 1, 64}));
+  EXPECT_TRUE(taken({1 << 15, 197, 1 << 14, 64}));
+  EXPECT_FALSE(taken({1 << 15, 513, 1 << 14, 64})) << "5 * 2^29 items";
 }
 
 // The rest of the table takes them, or refuses them in words.
