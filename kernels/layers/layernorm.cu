@@ -31,22 +31,22 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- drop path ----------------------------------------------------------------------------------
-// A row of a residual, or of its gradient: what drop path makes of an element.
-struct DropRow {
-  float factor;  // 1 without drop path; of a dropped image 0
-
-  template <class Op>
-  __device__ DropRow(const Op& op, unsigned row) : factor(1) {
-    const DropPath& path = op.drop_path;
-    if (path.drop == 0) return;
-    const StepParams& params = *op.params;
-    const Philox4 words =
-        philox(params.seed, 0, params.position + row / path.image_rows, params.epoch, path.layer);
-    factor = uniform(words.at[0]) >= path.drop ? 1 / (1 - path.drop) : 0;
-  }
-  // A dropped infinity is 0, too.
-  __device__ float operator()(float x) const { return factor > 0 ? x * factor : 0; }
-};
+// Whether drop path keeps a row of the residual, and then the row's factor; 0 drops it.
+template <class Op>
+__device__ bool is_kept(const Op& op, unsigned row) {
+  const DropPath& path = op.drop_path;
+  if (path.drop == 0) return true;
+  const StepParams& params = *op.params;
+  const Philox4 words =
+      philox(params.seed, 0, params.position + row / path.image_rows, params.epoch, path.layer);
+  return uniform(words.at[0]) >= path.drop;
+}
+template <class Op>
+__device__ float keep_factor(const Op& op, bool kept) {
+  return kept ? rcp_approx_ftz(1 - op.drop_path.drop) : 0;
+}
+// A dropped infinity is 0, too.
+__device__ inline float times(float x, float factor) { return factor > 0 ? x * factor : 0; }
 
 // ---- plain --------------------------------------------------------------------------------------
 // A thread normalises a row.
@@ -58,9 +58,9 @@ __global__ void layernorm_forward_plain(LayerNormForward op) {
   if (op.residual) {
     const T* residual = as<T>(op.residual) + row * C;
     T* sum = as<T>(op.sum) + row * C;
-    const DropRow drop(op, row);
+    const float factor = keep_factor(op, is_kept(op, row));
     for (size_t c = 0; c < C; ++c)
-      sum[c] = from_float<T>(to_float(inp[c]) + drop(to_float(residual[c])));
+      sum[c] = from_float<T>(to_float(inp[c]) + times(to_float(residual[c]), factor));
     inp = sum;
   }
   float sum = 0, squares = 0;
@@ -81,7 +81,7 @@ __global__ void layernorm_backward_plain(LayerNormBackward op) {
   if (row >= rows) return;
   const T *dout = as<T>(op.dout) + row * C, *sum = as<T>(op.sum) + row * C;
   const float mean = op.mean[row], rstd = op.rstd[row];
-  const DropRow drop(op, row);
+  const float factor = keep_factor(op, is_kept(op, row));
   float g_mean = 0, g_xhat_mean = 0;
   for (size_t c = 0; c < C; ++c) {
     const float g = to_float(dout[c]) * op.weight[c], xhat = (to_float(sum[c]) - mean) * rstd;
@@ -93,7 +93,7 @@ __global__ void layernorm_backward_plain(LayerNormBackward op) {
     const float dsum = op.dsum ? to_float(as<T>(op.dsum)[row * C + c]) : 0;
     const float d = dsum + rstd * (g - g_mean - xhat * g_xhat_mean);
     as<T>(op.dinp)[row * C + c] = from_float<T>(d);
-    if (op.dresidual) as<T>(op.dresidual)[row * C + c] = from_float<T>(drop(d));
+    if (op.dresidual) as<T>(op.dresidual)[row * C + c] = from_float<T>(times(d, factor));
   }
 }
 
@@ -126,9 +126,9 @@ __global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormFo
   if (op.residual) {
     const T* residual = static_cast<const T*>(op.residual) + begin;
     T* sum = static_cast<T*>(op.sum) + begin;
-    const DropRow drop(op, row);
+    const float factor = keep_factor(op, is_kept(op, row));
     for (int c = lane; c < C; c += warp_size)
-      sum[c] = from_float<T>(to_float(x[c]) + drop(to_float(residual[c])));
+      sum[c] = from_float<T>(to_float(x[c]) + times(to_float(residual[c]), factor));
     x = sum;  // each thread reads back only what it wrote
   }
   float total = 0;
@@ -166,13 +166,13 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   const float g_mean = warp_sum(g_sum) / C, slope = warp_sum(g_xhat_sum) / C * rstd;
   T* dinp = static_cast<T*>(op.dinp) + begin;
   T* dresidual = op.dresidual ? static_cast<T*>(op.dresidual) + begin : nullptr;
-  const DropRow drop(op, row);
+  const float factor = keep_factor(op, is_kept(op, row));
   for (int c = lane; c < C; c += warp_size) {
     const float g = fmaf(to_float(dout[c]), op.weight[c], -g_mean);
     float d = fmaf(to_float(sum[c]) - mean, -slope, g) * rstd;
     if (dsum) d += to_float(dsum[c]);
     dinp[c] = from_float<T>(d);
-    if (dresidual) dresidual[c] = from_float<T>(drop(d));
+    if (dresidual) dresidual[c] = from_float<T>(times(d, factor));
   }
 }
 
@@ -223,6 +223,14 @@ __device__ void to_floats(float (&x)[Pack<T>::size], Pack<T> pack) {
   for (int i = 0; i < Pack<T>::size; ++i) x[i] = to_float(pack.at[i]);
 }
 
+template <class T>
+__device__ Pack<T> pack_of(const float (&x)[Pack<T>::size]) {
+  Pack<T> pack;
+#pragma unroll
+  for (int i = 0; i < Pack<T>::size; ++i) pack.at[i] = from_float<T>(x[i]);
+  return pack;
+}
+
 template <int packs>
 __device__ float sum_of(const float (&x)[packs]) {
   float sum = x[0];
@@ -247,7 +255,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   const bool in_bounds = unclamped <= last;  // all threads take part in their warp's sums
   const size_t begin = static_cast<size_t>(row) * C;
 
-  const DropRow drop(op, row);  // first, while registers are free
+  const float factor = keep_factor(op, is_kept(op, row));  // here, while registers are free
   Pack<T> inp[packs];
   S::load(inp, op.inp, begin, C);
   float x[packs][width];
@@ -262,7 +270,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
       Pack<T> sum;
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        sum.at[i] = from_float<T>(x[p][i] + drop(other[i]));
+        sum.at[i] = from_float<T>(x[p][i] + times(other[i], factor));
         x[p][i] = to_float(sum.at[i]);
       }
       if (in_bounds && S::column(p) < C)
@@ -403,8 +411,8 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
     }
     const float g_mean = warp_sum<lanes>(sum_of(g_sum)) * inverse_C;
     const float slope = warp_sum<lanes>(sum_of(g_xhat_sum)) * inverse_C * rstd;
+    const bool kept = is_kept(op, row);
 
-    const DropRow drop(op, row);
     __syncwarp();  // the row is read again: kept in registers, it would cost half the warps
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
@@ -421,14 +429,14 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
 #pragma unroll
         for (int i = 0; i < width; ++i) d[i] += dsum[i];
       }
-      Pack<T> dinp, dresidual;
-#pragma unroll
-      for (int i = 0; i < width; ++i)
-        dinp.at[i] = from_float<T>(d[i]), dresidual.at[i] = from_float<T>(drop(d[i]));
       if (row >= rows || S::column(p) >= C) continue;
       const size_t at = static_cast<size_t>(row) * C + S::column(p);
-      store_pack(static_cast<T*>(op.dinp) + at, dinp);
-      if (op.dresidual) store_pack(static_cast<T*>(op.dresidual) + at, dresidual);
+      store_pack(static_cast<T*>(op.dinp) + at, pack_of<T>(d));
+      if (!op.dresidual) continue;
+      const float factor = keep_factor(op, kept);  // again: a predicate needs no register
+#pragma unroll
+      for (int i = 0; i < width; ++i) d[i] = times(d[i], factor);
+      store_pack(static_cast<T*>(op.dresidual) + at, pack_of<T>(d));
     }
   }
 
