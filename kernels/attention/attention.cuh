@@ -88,7 +88,7 @@ __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, in
 
 // ---- dropout ------------------------------------------------------------------------------------
 // Kept elements of P are multiplied by this.
-__device__ inline float keep_scale(float drop) { return drop < 1 ? 1 / (1 - drop) : 0; }
+__host__ __device__ inline float keep_scale(float drop) { return drop < 1 ? 1 / (1 - drop) : 0; }
 
 // Dropout's decisions for image b; kernels.h defines the numbering.
 struct KeepDecisions {
@@ -143,6 +143,32 @@ __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uin
     const uint64_t all = uint64_t{lasts >> 4 * r & 15} << keys | gather(mine);
     bits[r] = static_cast<uint32_t>(all >> begin % 4);
   }
+}
+
+// Dropout's decisions for 16 queries x 16 keys: bit k of the lower (upper) half is for key k of
+// query lane / 4 (lane / 4 + 8). Like keep_bits(), but with one Philox call at a time, to save
+// registers.
+__device__ inline uint32_t kept_tile(const AttentionBackward& op, int b, int h, int query,
+                                     int key) {
+  const KeepDecisions keep(op, b);
+  const auto N = static_cast<uint64_t>(op.shape.N);
+  const int lane = static_cast<int>(mov_tid_x() % 4),
+            row = static_cast<int>(mov_tid_x() % warp_size / 4);
+  const uint64_t begin = (h * N + query + row) * N + key, begin_below = begin + 8 * N;
+  uint32_t kept = 0, kept_below = 0;
+#pragma unroll 1
+  for (int call = 0; call < 3; ++call) {
+    const bool below = call == 2 ? lane % 2 : call;
+    const int four = call == 2 ? 4 : lane;
+    const uint32_t bits = keep.four((below ? begin_below : begin) / 4 + four) << 4 * four;
+    kept |= below ? 0 : bits;
+    kept_below |= below ? bits : 0;
+  }
+  for (int bits = 1; bits < 4; bits *= 2) {
+    kept |= __shfl_xor_sync(~0u, kept, bits);
+    kept_below |= __shfl_xor_sync(~0u, kept_below, bits);
+  }
+  return (kept >> begin % 4 & 0xFFFF) | kept_below >> begin_below % 4 << 16;
 }
 
 // ---- tiles of 16-bit rows in shared memory ------------------------------------------------------

@@ -273,31 +273,6 @@ __device__ void add_product(Sums<D / 8>& sums, const Sums<2>& a, const T* memory
   }
 }
 
-// Dropout's decisions for 16 queries x 16 keys: bit k of the lower (upper) half is for key k of
-// query lane / 4 (lane / 4 + 8). Like keep_bits(), but with one Philox call at a time, to save
-// registers.
-__device__ inline uint32_t kept_tile(const AttentionBackward& op, int b, int h, int query,
-                                     int key) {
-  const KeepDecisions keep(op, b);
-  const auto N = static_cast<uint64_t>(op.shape.N);
-  const int lane = static_cast<int>(mov_tid_x() % 4);
-  const uint64_t begin = (h * N + query + lane_row()) * N + key, begin_below = begin + 8 * N;
-  uint32_t kept = 0, kept_below = 0;
-#pragma unroll 1
-  for (int call = 0; call < 3; ++call) {
-    const bool below = call == 2 ? lane % 2 : call;
-    const int four = call == 2 ? 4 : lane;
-    const uint32_t bits = keep.four((below ? begin_below : begin) / 4 + four) << 4 * four;
-    kept |= below ? 0 : bits;
-    kept_below |= below ? bits : 0;
-  }
-  for (int bits = 1; bits < 4; bits *= 2) {
-    kept |= __shfl_xor_sync(~0u, kept, bits);
-    kept_below |= __shfl_xor_sync(~0u, kept_below, bits);
-  }
-  return (kept >> begin % 4 & 0xFFFF) | kept_below >> begin_below % 4 << 16;
-}
-
 // Stores rows `first` on of `to` = sums * scale, up to row N.
 template <class T, int D>
 __device__ void write_rows(Rows<T> to, int first, int N, const Sums<D / 8>& sums, float scale) {

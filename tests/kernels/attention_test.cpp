@@ -264,6 +264,7 @@ KernelCases attention_cases() {
     for (const int N : {191, 192, 193, 255, 256, 384, 512, 785, 1025}) add({1, N, 1, D}, 1);
     add({5, 197, 4, D}, 1, 0.1f);
   }
+  for (const int Q : {1, 16, 17, 64, 80, 81, 192, 200}) add({1, 256, 2, 64, Q}, 1, 0.3f);
   return cases;
 }
 
@@ -441,23 +442,25 @@ TEST(Attention, InfinitiesNaNsAndLargeScoresStayInTheirRows) {
 }
 
 #ifdef BAREVISION_SIMT
-// With few heads, phases and rounds run in blocks of their own.
+// With few heads, phases and rounds run in blocks of their own; Hopper's blocks take several heads.
 TEST(AttentionOnSimt, TheGridOfBackwardChangesNoBit) {
   const auto devices = devices_to_test();
-  const auto simt = std::ranges::find(devices, "simt", &Device::name);
-  ASSERT_NE(simt, devices.end());
-  const int before = simt::multiprocessors;
-  for (const AttentionShape& s :
-       {AttentionShape{1, 130, 3, 32}, {1, 130, 3, 64, 66}, {3, 70, 1, 128}}) {
-    const Attention a{.shape = s, .layer = 5, .drop = 0.2f, .params = {.seed = 1, .epoch = 3}};
-    const Problem problem = backward(DType::bf16, a, 1);
-    simt::multiprocessors = 1;
-    const Outcome one_block = execute(problem, *simt, 0, 0xFF);
-    simt::multiprocessors = before;
-    const Outcome blocks = execute(problem, *simt, 0, 0xFF);
-    EXPECT_EQ(one_block.failures, std::vector<std::string>());
-    EXPECT_EQ(blocks.failures, std::vector<std::string>());
-    EXPECT_TRUE(one_block.outputs == blocks.outputs) << "D " << s.D;
+  for (const char* const name : {"simt", "simt_hopper"}) {
+    const auto device = std::ranges::find(devices, name, &Device::name);
+    ASSERT_NE(device, devices.end());
+    const int before = simt::multiprocessors;
+    for (const AttentionShape& s :
+         {AttentionShape{1, 130, 3, 32}, {1, 130, 3, 64, 66}, {2, 70, 3, 64}, {3, 70, 1, 128}}) {
+      const Attention a{.shape = s, .layer = 5, .drop = 0.2f, .params = {.seed = 1, .epoch = 3}};
+      const Problem problem = backward(DType::bf16, a, 1);
+      simt::multiprocessors = 1;
+      const Outcome one_block = execute(problem, *device, 0, 0xFF);
+      simt::multiprocessors = before;
+      const Outcome blocks = execute(problem, *device, 0, 0xFF);
+      EXPECT_EQ(one_block.failures, std::vector<std::string>());
+      EXPECT_EQ(blocks.failures, std::vector<std::string>());
+      EXPECT_TRUE(one_block.outputs == blocks.outputs) << name << ", D " << s.D;
+    }
   }
 }
 #endif

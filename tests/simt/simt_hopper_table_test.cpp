@@ -82,8 +82,9 @@ TEST(SimtHopperTable, CasesReachEachTile) {
   const auto device = std::ranges::find(devices, "simt_hopper", &Device::name);
   if (device == devices.end()) GTEST_SKIP() << "the stand-in is not under test";
   for (const KernelCase& c : registered_cases())
+    // Attention's backward has one kernel, and takes long on the stand-in.
     if (is_case_of(*device->operations, c.name) && !c.cpu_only &&
-        (c.always || work_of(c.name) <= 1 << 20)) {
+        !c.name.starts_with("attention_backward") && (c.always || work_of(c.name) <= 1 << 20)) {
       const Outcome outcome = execute(c.make(DType::bf16), *device, 0, 0xFF);
       EXPECT_EQ(outcome.failures, std::vector<std::string>()) << c.name;
     }

@@ -16,7 +16,7 @@ struct OperationList {
 using HopperOps =
     OperationList<LinearForward, LinearBackwardInput, LinearBackwardWeight, LinearGeluForward,
                   GeluLinearBackwardInput, ConvForward, ConvBackwardInput, ConvBackwardInputSums,
-                  ConvBackwardWeight, AttentionForward>;
+                  ConvBackwardWeight, AttentionForward, AttentionBackward>;
 
 class HopperKernels {
  public:

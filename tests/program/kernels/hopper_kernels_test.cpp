@@ -24,7 +24,7 @@ class HopperKernels : public ShallowProgramTest {
 const std::string steps = on_vit + "--data cifar --batch 4 --precision bf16 --device simt ";
 // Three blocks of four layers, the patches and the head: the patches have no gradient of an input.
 const std::string line =
-    "\nkernels: hopper, linear 38 of 41, attention 0 of 6, convolution 0 of 0; the rest as auto\n";
+    "\nkernels: hopper, linear 38 of 41, attention 6 of 6, convolution 0 of 0; the rest as auto\n";
 
 TEST_F(HopperKernels, TrainResumeAndEvaluate) {
   const Finished run = as_sm_90(steps + "--steps 2 --kernels hopper --out run");
@@ -50,10 +50,33 @@ TEST_F(HopperKernels, TrainResumeAndEvaluate) {
       "H200), the stand-in is an sm_80; SIMT_ARCH=sm_90 makes it one\n";
   EXPECT_TRUE(has(go("--resume run --steps 4").output, elsewhere));
   EXPECT_TRUE(has(as_sm_90("eval run --device simt").output,
-                  "\nkernels: hopper, linear 13 of 14, attention 0 of 3, convolution 0 of 0; the "
+                  "\nkernels: hopper, linear 13 of 14, attention 3 of 3, convolution 0 of 0; the "
                   "rest as auto\n"));
   EXPECT_TRUE(has(go("eval run --device cpu --precision fp32").output,
                   "\nkernels: the cpu's, not the run's --kernels hopper\n"));
+}
+
+// Heads of 64 channels, with dropout, drop path, two heads and recomputed blocks.
+TEST_F(HopperKernels, TrainViTs) {
+  change_model("vit_tiny_distilled", "\"depth\": 12", "\"depth\": 3");
+  change_model("vit_large", "\"depth\": 24", "\"depth\": 2");
+  const std::pair<std::string, const char*> models[] = {
+      {"vit_tiny_distilled --image-size 128 --attn-drop-rate .1 --drop-path-rate .3 "
+       "--recompute blocks ",
+       "attention 8 of 8"},
+      {"vit_large --image-size 32 --drop-path-rate .5 --proj-drop-rate .1 ", "attention 4 of 4"}};
+  for (const auto& [model, count] : models) {
+    const std::string words = model +
+                              "--patch-size 16 --log-every 1 --data cifar --batch 4 --steps 3 "
+                              "--lr 1e-4 --precision bf16 --device simt ";
+    EXPECT_TRUE(has(as_sm_90(words + "--kernels hopper --out hopper").output, count));
+    as_sm_90(words + "--out auto");
+    const auto want = losses(in("auto")), got = losses(in("hopper"));
+    ASSERT_EQ(got.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], want[i], .02) << model << " step " << i + 1;
+    std::filesystem::remove_all(in("hopper"));
+    std::filesystem::remove_all(in("auto"));
+  }
 }
 
 // The stem and ResNeXt's groups are left to the others.

@@ -1,0 +1,538 @@
+// attention backward (attention_backward.cu) on Hopper, in 16 bits, for heads of 64 channels and at
+// most 256 tokens: all keys of a head are in the block, so that each of the five products is
+// computed once and dQ needs no second pass. P and dS are computed transposed, so that wgmma's sums
+// are the next product's operand A in registers:
+//   S^T = K Q^T       P^T = exp2(S^T scale - lse)     dV = P'^T dout    P' = P * mask / (1 - drop)
+//   dP^T = V dout^T   dS^T = P^T * (dP'^T - delta)    dK = dS^T Q       all =
+//   dQ = dS K, with dS in shared memory
+// delta = rowsum(dout * out). P and dS are rounded to 16 bits, sums are fp32 in a fixed order.
+//
+//   grid       a block on each SM; it takes every gridDim.x-th head
+//   warpgroup  two of them have every second 64 keys, with the sums dK and dV in registers. Queries
+//              pass in tiles of 64. The two take turns at dQ of a tile: one computes and stores it
+//              while the other begins with the next tile.
+//   warps      three more. One has TMA copy K and V of the next head, and tiles of Q, dout and out.
+//              Two find lse in base 2 and delta of each query.
+// Memory: K and V of two heads, Q and dout of three tiles of queries, out of two, dS of one, all in
+// rows of 128 bytes, which TMA swizzles as wgmma reads them.
+//
+// Limited by memory. A head of 197 tokens moves 202 KB, 14,000 clocks of an H100's SM (3.35 TB/s at
+// 1.755 GHz). Meanwhile shared memory is busy for 9,500 clocks, tensor cores for 8,700 (9,900 if
+// the last 5 queries took a whole tile), schedulers for 8,000, and exponentials take 3,300.
+// With dropout Philox limits: 18,000 clocks of each scheduler.
+#include <algorithm>
+
+#include "kernels/attention/attention.cuh"
+#include "kernels/cuda/hopper/hopper_kernels.h"
+#include "kernels/gemm/sm90_tiles.h"
+
+namespace bv::BAREVISION_GPU {
+namespace {
+using sm90::KMajor, sm90::RowMajor, sm90::warpgroup, sm90::wgmma_k;
+
+constexpr int head_dim = 64, row_bytes = head_dim * 2, max_tokens = 256;
+constexpr float score_scale = .125;  // 1 / sqrt(head_dim)
+static_assert(score_scale * score_scale * head_dim == 1);
+constexpr int tile = 64, tile_bytes = tile * row_bytes;  // of keys or queries
+constexpr int few_queries = 16;                          // tokens are often 64 n + 1 or 64 n + 5
+constexpr int groups = 2, group_tiles = max_tokens / tile / groups;  // warpgroups with keys
+constexpr int group_warps = warpgroup / warp_size, key_warps = groups * group_warps;
+constexpr int threads = (1 + groups) * warpgroup;  // the first has the other warps
+constexpr int copy_warp = 0, first_stats_warp = 1, stats_warps = tile / warp_size;
+
+struct Arguments {
+  // In boxes of 64 tokens of a head:
+  CUtensorMap q;          // [B, Q, 3H, D]: the queries of qkv
+  CUtensorMap qkv;        // [B, N, 3H, D]
+  CUtensorMap dout, out;  // [B, Q, H, D]
+  int heads, query_tiles, key_tiles;
+  float keep;  // dropout's factor of what it keeps
+  AttentionBackward op;
+};
+
+// ---- Shared memory ------------------------------------------------------------------------------
+constexpr int key_places = 2, query_places = 3, out_places = 2;
+
+struct Keys {  // a head's
+  alignas(1024) char k[groups * group_tiles][tile_bytes];
+  alignas(1024) char v[groups * group_tiles][tile_bytes];
+};
+struct Queries {  // a tile of them
+  alignas(1024) char q[tile_bytes];
+  alignas(1024) char dout[tile_bytes];
+};
+struct Stats {                   // of a tile of queries
+  float lse[tile], delta[tile];  // lse in base 2
+};
+struct Shared {
+  Keys keys[key_places];
+  Queries queries[query_places];
+  alignas(1024) char out[out_places][tile_bytes];
+  alignas(1024) char ds[groups * group_tiles][tile_bytes];  // dS^T: rows are keys, of 64 queries
+  alignas(16) Stats stats[query_places];
+  // mbarriers: `full` ends a phase when the data has come, `empty` when it is no longer needed
+  uint64_t keys_full[key_places], keys_empty[key_places];
+  uint64_t queries_full[query_places], queries_empty[query_places];  // out comes with queries
+  uint64_t stats_full[query_places];
+  uint64_t out_empty[out_places];
+  uint64_t ds_full, ds_empty;
+};
+static_assert(sizeof(Shared) <= sm90::shared_bytes);
+
+// The place of the block's i-th head or tile: its barriers have ended i / places phases before.
+template <int places>
+struct Place {
+  uint32_t at, parity;
+  __device__ explicit Place(unsigned i) : at(i % places), parity(i / places % 2) {}
+};
+using KeyPlace = Place<key_places>;
+using QueryPlace = Place<query_places>;
+using OutPlace = Place<out_places>;
+using DsPlace = Place<1>;
+
+__device__ void init_barriers(Shared& s) {
+  for (int i = 0; i < key_places; ++i)
+    mbarrier_init(&s.keys_full[i], 1), mbarrier_init(&s.keys_empty[i], key_warps);
+  for (int i = 0; i < query_places; ++i) {
+    mbarrier_init(&s.queries_full[i], 1), mbarrier_init(&s.queries_empty[i], key_warps);
+    mbarrier_init(&s.stats_full[i], stats_warps);
+  }
+  for (int i = 0; i < out_places; ++i) mbarrier_init(&s.out_empty[i], stats_warps);
+  mbarrier_init(&s.ds_full, key_warps), mbarrier_init(&s.ds_empty, group_warps);
+  fence_mbarrier_init();
+}
+// For the whole warp.
+__device__ void arrive(uint64_t* mbarrier) {
+  __syncwarp();
+  if (threadIdx.x % warp_size == 0) mbarrier_arrive(mbarrier);
+}
+
+// ---- Copies -------------------------------------------------------------------------------------
+// Waits for `empty` pass in a place's first round.
+__device__ void copy_keys(const Arguments& arguments, Shared& s, int head, int n) {
+  const int H = arguments.op.shape.H, b = head / H, h = head % H, tiles = arguments.key_tiles;
+  const KeyPlace to(n);
+  mbarrier_wait_parity(&s.keys_empty[to.at], to.parity ^ 1);
+  uint64_t* const full = &s.keys_full[to.at];
+  mbarrier_arrive_expect_tx(full, 2 * tiles * tile_bytes);
+  for (int i = 0; i < tiles; ++i) {
+    cp_async_bulk_tensor(s.keys[to.at].k[i], arguments.qkv, full, {0, H + h, i * tile, b});
+    cp_async_bulk_tensor(s.keys[to.at].v[i], arguments.qkv, full, {0, 2 * H + h, i * tile, b});
+  }
+}
+__device__ void copy_queries(const Arguments& arguments, Shared& s, int head, int first, int n) {
+  const int H = arguments.op.shape.H, b = head / H, h = head % H;
+  const QueryPlace to(n);
+  const OutPlace to_out(n);
+  mbarrier_wait_parity(&s.queries_empty[to.at], to.parity ^ 1);
+  mbarrier_wait_parity(&s.out_empty[to_out.at], to_out.parity ^ 1);
+  uint64_t* const full = &s.queries_full[to.at];
+  mbarrier_arrive_expect_tx(full, 3 * tile_bytes);
+  cp_async_bulk_tensor(s.queries[to.at].q, arguments.q, full, {0, h, first, b});
+  cp_async_bulk_tensor(s.queries[to.at].dout, arguments.dout, full, {0, h, first, b});
+  cp_async_bulk_tensor(s.out[to_out.at], arguments.out, full, {0, h, first, b});
+}
+// Called by one thread. The next head's keys are asked for after as many tiles of this one as there
+// are places: then the previous head has left them its memory, or is about to.
+__device__ void copy(const Arguments& arguments, Shared& s) {
+  const int step = static_cast<int>(gridDim.x), ahead = min(query_places, arguments.query_tiles);
+  int head = static_cast<int>(blockIdx.x);
+  copy_keys(arguments, s, head, 0);
+  for (int n = 0, done = 0; head < arguments.heads; head += step, ++n)
+    for (int i = 0; i < arguments.query_tiles; ++i, ++done) {
+      copy_queries(arguments, s, head, i * tile, done);
+      if (i + 1 == ahead && head + step < arguments.heads)
+        copy_keys(arguments, s, head + step, n + 1);
+    }
+}
+
+// ---- lse and delta ------------------------------------------------------------------------------
+// The dot product of a query's rows of dout and out, 8 bytes at a time for want of registers. The
+// order is that in which 16 rows have them in different banks.
+template <class T>
+__device__ float dot(const char* dout, const char* out, unsigned row) {
+  const unsigned begin = row * row_bytes + row % 8 * 16 + row / 8 % 2 * 8;
+  float sum = 0;
+#pragma unroll 1
+  for (unsigned i = 0; i < row_bytes; i += 8) {
+    const auto a = load<4>(reinterpret_cast<const T*>(dout + (begin ^ i))),
+               b = load<4>(reinterpret_cast<const T*>(out + (begin ^ i)));
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum += to_float(a.at[j]) * to_float(b.at[j]);
+  }
+  return sum;
+}
+template <class T>
+__device__ void find_stats(const Arguments& arguments, Shared& s) {
+  const auto own = [] { return static_cast<int>(mov_tid_x()) - first_stats_warp * warp_size; };
+  const int Q = arguments.op.shape.Q;
+  int head = static_cast<int>(blockIdx.x), first = 0;
+  for (unsigned done = 0; head < arguments.heads; ++done) {
+    const QueryPlace at(done);
+    const OutPlace out(done);
+    float lse = 0;  // any number from Q on: Q and dout are zeros there
+    if (const int row = first + own(); row < Q)
+      lse = arguments.op.lse[int64_t{head} * Q + row] * log2_e;
+    mbarrier_wait_parity(&s.queries_full[at.at], at.parity);
+    s.stats[at.at].lse[own()] = lse;
+    s.stats[at.at].delta[own()] = dot<T>(s.queries[at.at].dout, s.out[out.at], own());
+    arrive(&s.stats_full[at.at]);
+    arrive(&s.out_empty[out.at]);
+    first += tile;
+    if (first >= Q) head += static_cast<int>(gridDim.x), first = 0;
+  }
+}
+
+// ---- Products -----------------------------------------------------------------------------------
+// wgmma's sums of 64 rows and `columns` columns: a thread holds of columns 8 j ... 8 j + 7, from
+// [4 j] on: (row, column), (row, column + 1), and the same of row + 8.
+template <int columns>
+using Sums = float[columns / 2];
+// The same of a tile's queries in 16 bits, as operand A: one for each 16 columns.
+using Operand = uint32_t[tile / wgmma_k][4];
+
+// Recomputed at each call, so that they occupy no register in between.
+__device__ int warp_row() { return static_cast<int>(mov_tid_x() % warpgroup / warp_size) * 16; }
+__device__ int lane_row() { return static_cast<int>(mov_tid_x() % warp_size / 4); }
+__device__ int lane_column() { return static_cast<int>(mov_tid_x() % 4 * 2); }
+
+// sums = a b^T over the channels: rows are keys, columns queries.
+template <class T, size_t n>
+__device__ void start_scores(float (&sums)[n], const char* a, const char* b) {
+#pragma unroll
+  for (int k = 0; k < head_dim / wgmma_k; ++k)
+    wgmma_mma_async<T>(sums, KMajor::descriptor(a, k), KMajor::descriptor(b, k), k > 0);
+  wgmma_commit_group();
+}
+// sums (+)= a b over the queries.
+template <class T, int queries>
+__device__ void start_gradient(Sums<head_dim>& sums, const Operand& a, const char* b, bool adds) {
+#pragma unroll
+  for (int k = 0; k < queries / wgmma_k; ++k)
+    wgmma_mma_async<T, Major::mn>(sums, a[k], RowMajor::descriptor(b, k), adds || k > 0);
+  wgmma_commit_group();
+}
+
+// Stores rows from `first` on: sums * factor, from row `end` on zeros, up to row N.
+template <class T>
+__device__ void store_rows(Rows<T> to, int first, const Sums<head_dim>& sums, float factor, int end,
+                           int N) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + warp_row() + lane_row() + 8 * half;
+#pragma unroll
+    for (int c = 0; c < head_dim / 32; ++c) {
+      uint32_t x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const pair = sums + 16 * c + 4 * i + 2 * half;
+        x[i] = cvt_rn_x2<T>(pair[0] * factor, pair[1] * factor);
+        x[i] = row < end ? x[i] : 0;
+      }
+      transpose_in_four(x);
+      if (row < N)
+        st_global(reinterpret_cast<uint4*>(to[row] + 32 * c + mov_tid_x() % 4 * 8),
+                  {x[0], x[1], x[2], x[3]});
+    }
+  }
+}
+
+// ---- Scores -------------------------------------------------------------------------------------
+// 16 keys of a head, a warp's rows.
+struct WarpKeys {
+  int first, N;
+
+  __device__ bool any() const { return first < N; }
+  __device__ bool all() const { return first + 16 <= N; }
+  // Whether there is a key at accumulator i.
+  __device__ bool has(int i) const { return first + lane_row() + i / 2 % 2 * 8 < N; }
+};
+
+// Dropout's decisions for them and a tile's queries: bit i is accumulator i's.
+__device__ uint32_t draw_kept(const AttentionBackward& op, int b, int h, const WarpKeys& keys,
+                              int first) {
+  uint32_t kept = 0;
+  const int from = static_cast<int>(mov_tid_x() % 4 * 8), key = lane_row();
+#pragma unroll 1
+  for (int i = 0; i < tile / 16 && first + 16 * i < op.shape.Q; ++i) {
+    // They come for rows of queries, which are columns here.
+    const uint32_t rows = kept_tile(op, b, h, first + 16 * i, keys.first);
+    const auto of_column = [&](int lane) {  // bits 0, 2, 4, 6
+      const uint32_t bits = __shfl_sync(~0u, rows, lane) >> key & 0x01010101;
+      return (bits | bits >> 6 | bits >> 12 | bits >> 18) & 0x55;
+    };
+    kept |= (of_column(from) | of_column(from + 4) << 1) << 8 * i;
+  }
+  return kept;
+}
+
+// P^T from S^T.
+template <size_t n>
+__device__ void find_p(float (&p)[n], const WarpKeys& keys, const float* lse) {
+#pragma unroll
+  for (int i = 0; i < int(n); ++i)
+    p[i] =
+        ex2_approx_ftz(fmaf(p[i], score_scale * log2_e, -lse[i / 4 * 8 + lane_column() + i % 2]));
+  if (keys.all()) return;
+#pragma unroll
+  for (int i = 0; i < int(n); ++i) p[i] = keys.has(i) ? p[i] : 0;
+}
+// P is at least 0: what dropout drops gets the other sign, which takes no register.
+template <size_t n>
+__device__ void mark_dropped(float (&p)[n], uint32_t kept) {
+#pragma unroll
+  for (int i = 0; i < int(n); ++i) p[i] = kept >> i & 1 ? p[i] : -p[i];
+}
+template <class T, bool dropout, size_t n>
+__device__ void round_p(Operand& to, const float (&p)[n], float keep) {
+  const auto dropped = [&](float x) { return dropout ? fmaxf(x, 0) * keep : x; };
+#pragma unroll
+  for (int i = 0; i < int(n) / 2; ++i)
+    to[i / 4][i % 4] = cvt_rn_x2<T>(dropped(p[2 * i]), dropped(p[2 * i + 1]));
+}
+// dS^T from P^T and dP^T.
+template <class T, bool dropout, size_t n>
+__device__ void find_ds(Operand& ds, const float (&p)[n], const float (&dp)[n], const float* delta,
+                        float keep) {
+  const auto of = [&](int i) {
+    const float own_delta = delta[i / 4 * 8 + lane_column() + i % 2];
+    if constexpr (dropout) return fabsf(p[i]) * ((p[i] > 0 ? dp[i] * keep : 0) - own_delta);
+    return p[i] * (dp[i] - own_delta);
+  };
+#pragma unroll
+  for (int i = 0; i < int(n) / 2; ++i) ds[i / 4][i % 4] = cvt_rn_x2<T>(of(2 * i), of(2 * i + 1));
+}
+// Stores dS^T of this warp's keys in rows of 64 queries, the first `queries` of them.
+template <int queries>
+__device__ void store_ds(char* rows, const Operand& ds) {
+  const int lane = static_cast<int>(mov_tid_x() % warp_size), row = lane % 16;
+#pragma unroll
+  for (int i = 0; i < queries / wgmma_k; ++i)
+    stmatrix_x4(rows + row * row_bytes + ((2 * i + lane / 16) ^ row % 8) * 16, ds[i]);
+}
+
+// ---- A tile of queries --------------------------------------------------------------------------
+// A warpgroup's part of the block's n-th head: its key tiles are number group, group + groups, ...
+struct Head {
+  int b, h, n;
+  int group;
+  int tiles;
+
+  __device__ int key_tile(int m) const { return group + m * groups; }
+  __device__ WarpKeys warp_keys(int m, int N) const { return {key_tile(m) * tile + warp_row(), N}; }
+};
+// The head's queries from `first` on; the block has had `done` tiles before.
+struct QueryTile {
+  int first;
+  unsigned done;
+  uint32_t kept[group_tiles];  // dropout's decisions for the m-th key tile
+};
+// The warpgroup's gradients and, in place while wgmma reads them, their operands.
+struct Gradients {
+  Sums<head_dim> dk[group_tiles], dv[group_tiles];
+  Operand p, ds;
+};
+
+// Adds `queries` queries to the gradients of the m-th key tile, and stores dS. The last product is
+// in flight at the end.
+template <class T, bool dropout, int queries, int m>
+__device__ void add_queries(const Arguments& arguments, Shared& s, const Head& head,
+                            const QueryTile& own, Gradients& g) {
+  const int key_tile = head.key_tile(m);
+  const WarpKeys warp_keys = head.warp_keys(m, arguments.op.shape.N);
+  const Keys& keys = s.keys[KeyPlace(head.n).at];
+  const QueryPlace at(own.done);
+  Sums<queries> p, dp;
+  wgmma_fence(p);
+  start_scores<T>(p, keys.k[key_tile], s.queries[at.at].q);
+  wgmma_wait_group<1>();  // ends the products of key tile m - 1: dp takes the registers of its dS
+  wgmma_fence(dp);
+  start_scores<T>(dp, keys.v[key_tile], s.queries[at.at].dout);
+  wgmma_wait_group<1>(p);
+  find_p(p, warp_keys, s.stats[at.at].lse);
+  if constexpr (dropout) mark_dropped(p, own.kept[m]);
+  round_p<T, dropout>(g.p, p, arguments.keep);
+  wgmma_fence(g.p);
+  start_gradient<T, queries>(g.dv[m], g.p, s.queries[at.at].dout, own.first > 0);
+  wgmma_wait_group<dropout ? 0 : 1>(dp);  // with dropout, dS needs the registers of P
+  find_ds<T, dropout>(g.ds, p, dp, s.stats[at.at].delta, arguments.keep);
+  if (m == 0) mbarrier_wait_parity(&s.ds_empty, DsPlace(own.done).parity ^ 1);
+  if (warp_keys.any()) store_ds<queries>(s.ds[key_tile] + warp_row() * row_bytes, g.ds);
+  wgmma_fence(g.ds);
+  start_gradient<T, queries>(g.dk[m], g.ds, s.queries[at.at].q, own.first > 0);
+}
+// The same for all of the warpgroup's key tiles. No product is in flight where paths meet, else
+// ptxas makes wgmmas wait for each other (C7512).
+template <class T, bool dropout, int queries>
+__device__ void add_queries(const Arguments& arguments, Shared& s, const Head& head,
+                            const QueryTile& own, Gradients& g) {
+  static_assert(group_tiles == 2);
+  if (head.tiles == 2) {
+    add_queries<T, dropout, queries, 0>(arguments, s, head, own, g);
+    add_queries<T, dropout, queries, 1>(arguments, s, head, own, g);
+    wgmma_wait_group<0>();
+  } else if (head.tiles == 1) {
+    add_queries<T, dropout, queries, 0>(arguments, s, head, own, g);
+    wgmma_wait_group<0>();
+  } else {
+    mbarrier_wait_parity(&s.ds_empty, DsPlace(own.done).parity ^ 1);
+  }
+}
+
+// dQ of the tile, from dS of all keys.
+template <class T>
+__device__ void find_dq(const Arguments& arguments, Shared& s, const Head& head,
+                        const QueryTile& own) {
+  const auto& op = arguments.op;
+  uint64_t ds = RowMajor::descriptor(s.ds[0], 0),
+           k = RowMajor::descriptor(s.keys[KeyPlace(head.n).at].k[0], 0);
+  Sums<head_dim> dq;
+  mbarrier_wait_parity(&s.ds_full, DsPlace(own.done).parity);
+  wgmma_fence(dq);
+  int key = 0;
+#pragma unroll 1
+  do {
+    wgmma_fence();  // else ptxas puts one where it makes wgmmas wait for each other (C7520)
+    wgmma_mma_async<T, Major::mn, Major::mn>(dq, ds, k, key > 0);
+    wgmma_commit_group();
+    ds = wgmma_advance(ds, wgmma_k * row_bytes), k = wgmma_advance(k, wgmma_k * row_bytes);
+    key += wgmma_k;
+  } while (key < op.shape.N);
+  wgmma_wait_group<0>(dq);
+  arrive(&s.ds_empty);
+  store_rows(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, head.b, head.h), own.first, dq,
+             score_scale, op.shape.Q, op.shape.N);
+}
+
+// ---- A head -------------------------------------------------------------------------------------
+// dQ of the tiles without queries.
+template <class T>
+__device__ void clear_dq(const Arguments& arguments, const Head& head) {
+  const auto& op = arguments.op;
+  const Sums<head_dim> none{};
+  for (int i = arguments.query_tiles + head.group; i < arguments.key_tiles; i += groups)
+    store_rows(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, head.b, head.h), i * tile, none, 0, 0,
+               op.shape.N);
+}
+template <class T>
+__device__ void store_key_gradients(const AttentionBackward& op, const Head& head,
+                                    const Gradients& g) {
+  const int N = op.shape.N;
+  auto* const dqkv = static_cast<T*>(op.dqkv);
+  const auto dk = rows_of(dqkv, op, 3, 1, head.b, head.h),
+             dv = rows_of(dqkv, op, 3, 2, head.b, head.h);
+#pragma unroll
+  for (int m = 0; m < group_tiles; ++m) {
+    if (m >= head.tiles) break;
+    store_rows(dk, head.key_tile(m) * tile, g.dk[m], score_scale, N, N);
+    store_rows(dv, head.key_tile(m) * tile, g.dv[m], 1, N, N);
+  }
+}
+
+// The warpgroup's part of a head; the block has had `done` tiles of queries before.
+template <class T, bool dropout>
+__device__ void find_gradients(const Arguments& arguments, Shared& s, const Head& head,
+                               unsigned done) {
+  const auto& op = arguments.op;
+  Gradients g;
+  const KeyPlace keys(head.n);
+  mbarrier_wait_parity(&s.keys_full[keys.at], keys.parity);
+  wgmma_fence(g.dk, g.dv);
+#pragma unroll 1
+  for (int first = 0; first < op.shape.Q; first += tile, ++done) {
+    QueryTile own{first, done, {}};
+    if constexpr (dropout) {
+#pragma unroll
+      for (int m = 0; m < group_tiles; ++m)
+        own.kept[m] = draw_kept(op, head.b, head.h, head.warp_keys(m, op.shape.N), first);
+    }
+    const QueryPlace at(done);
+    mbarrier_wait_parity(&s.queries_full[at.at], at.parity);
+    mbarrier_wait_parity(&s.stats_full[at.at], at.parity);
+    if (op.shape.Q - first > few_queries)
+      add_queries<T, dropout, tile>(arguments, s, head, own, g);
+    else
+      add_queries<T, dropout, few_queries>(arguments, s, head, own, g);
+    fence_proxy_async();  // dS
+    arrive(&s.ds_full);
+    arrive(&s.queries_empty[at.at]);
+    if (static_cast<int>(done % groups) == head.group) find_dq<T>(arguments, s, head, own);
+  }
+  wgmma_wait_group<0>(g.dk, g.dv);
+  arrive(&s.keys_empty[keys.at]);
+  clear_dq<T>(arguments, head);
+  store_key_gradients<T>(op, head, g);
+}
+
+// ---- The kernel ---------------------------------------------------------------------------------
+template <class T, bool dropout>
+__global__ void __launch_bounds__(threads, 1)
+    attention_backward_sm90(const __grid_constant__ Arguments arguments) {
+  auto& s = shared<Shared>();
+  if (threadIdx.x == 0) init_barriers(s);
+  __syncthreads();
+  const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warp_size, 0);
+  if (warp < group_warps) {
+    setmaxnreg_dec<sm90::producer_registers>();
+    if (warp == copy_warp && threadIdx.x == 0) copy(arguments, s);
+    if (warp >= first_stats_warp && warp < first_stats_warp + stats_warps)
+      find_stats<T>(arguments, s);
+  } else {
+    setmaxnreg_inc<sm90::consumer_registers>();
+    const int H = arguments.op.shape.H, group = warp / group_warps - 1,
+              tiles = ceil_div(arguments.key_tiles - group, groups);
+    int head = static_cast<int>(blockIdx.x);
+    for (int n = 0; head < arguments.heads; head += static_cast<int>(gridDim.x), ++n)
+      find_gradients<T, dropout>(arguments, s, {head / H, head % H, n, group, tiles},
+                                 static_cast<unsigned>(n * arguments.query_tiles));
+  }
+}
+
+// The first `tokens` tokens of each image of [B, N, rows, D].
+CUtensorMap head_map(DType dtype, const void* of, int B, int N, int tokens, int rows) {
+  const uint64_t row = row_bytes, token = row * unsigned(rows);
+  return sm90::map_or_throw(make_map(TiledTensor{.address = of,
+                                                 .type = sm90::element_type(dtype),
+                                                 .rank = 4,
+                                                 .size = {unsigned(head_dim), unsigned(rows),
+                                                          unsigned(tokens), unsigned(B)},
+                                                 .stride = {row, token, token * unsigned(N)},
+                                                 .box = {head_dim, 1, tile, 1},
+                                                 .swizzle = Swizzle::b128}),
+                            "attention's heads");
+}
+
+}  // namespace
+
+// Heads whose keys a block holds.
+template <>
+bool HopperKernels::takes(const AttentionBackward& op) const {
+  return op.dtype != DType::fp32 && op.shape.D == head_dim && op.shape.N <= max_tokens;
+}
+template <>
+size_t HopperKernels::workspace(const AttentionBackward&) {
+  return 0;
+}
+template <>
+void HopperKernels::run(const AttentionBackward& op, cudaStream_t stream) {
+  check_attention(op, props_, "AttentionBackward");
+  const auto [B, N, H, D, Q] = op.shape;
+  const Arguments arguments{.q = head_map(op.dtype, op.qkv, B, N, Q, 3 * H),
+                            .qkv = head_map(op.dtype, op.qkv, B, N, N, 3 * H),
+                            .dout = head_map(op.dtype, op.dout, B, Q, Q, H),
+                            .out = head_map(op.dtype, op.out, B, Q, Q, H),
+                            .heads = B * H,
+                            .query_tiles = ceil_div(Q, tile),
+                            .key_tiles = ceil_div(N, tile),
+                            .keep = keep_scale(op.drop),
+                            .op = op};
+  by_16_bits(op.dtype, [&]<class T>() {
+    const auto with = [&]<bool dropout>() {
+      launch<attention_backward_sm90<T, dropout>>(std::min(arguments.heads, props_.sms), threads,
+                                                  sizeof(Shared), stream, arguments);
+    };
+    op.drop > 0 ? with.template operator()<true>() : with.template operator()<false>();
+  });
+}
+
+}  // namespace bv::BAREVISION_GPU
