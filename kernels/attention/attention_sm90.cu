@@ -12,10 +12,11 @@
 //   memory     rows of 128 bytes (64 if D = 32), which TMA swizzles as wgmma reads them. out leaves
 //              through its queries' place, by TMA, which drops rows past Q.
 //
-// A head of 197 tokens of 64 channels moves 101 KB, 7,000 clocks of an SM's share of an H100's
-// memory; its products take 3,300 (64 x 208 sums in 416), its exponentials 3,300 (16 a clock), other
-// instructions 1,900: limited by memory. At 4,096 tokens products and exponentials take equally
-// long, and overlap as well as two warpgroups do.
+// Limited by memory at 197 tokens of 64 channels: a head moves 101 KB, 7,000 clocks of an SM's share
+// of an H100's memory. Its four tiles of 64 queries take tensor cores 3,300 clocks (832 each),
+// exponentials as long (16 a clock), schedulers 4,000 (1,000 instructions a warp and tile, of which
+// half are per score). With thousands of tokens products and exponentials limit alike, 1,664 clocks
+// for 128 queries and 208 keys; schedulers need 1,040. With dropout, Philox does.
 #include <algorithm>
 
 #include "kernels/attention/attention.cuh"
@@ -372,7 +373,7 @@ __global__ void __launch_bounds__(sm90::threads, 1)
 template <int D, class F>
 void by_tile(int N, F f) {
   const auto padded = [N](int keys) { return ceil_div(N, keys) * keys; };
-  constexpr int widest = D == 128 ? 128 : 208, middle = 96;
+  constexpr int widest = D == 128 ? 128 : 208, middle = 80;
   if (padded(widest) <= std::min(padded(middle), padded(64)))
     return f.template operator()<widest>();
   if (padded(middle) <= padded(64)) return f.template operator()<middle>();

@@ -111,8 +111,8 @@ TEST(SimtHopperTable, CasesReachEachTile) {
   EXPECT_EQ(tiles_run(), want);
   std::set<std::string> want_attention;
   for (const std::string dropout : {", false", ", true"})
-    for (const std::string tile : {"32, 64", "32, 96", "32, 208", "64, 64", "64, 96", "64, 208",
-                                   "128, 64", "128, 96", "128, 128"})
+    for (const std::string tile : {"32, 64", "32, 80", "32, 208", "64, 64", "64, 80", "64, 208",
+                                   "128, 64", "128, 80", "128, 128"})
       want_attention.insert(tile + dropout);
   EXPECT_EQ(attention_run(), want_attention);
 }
