@@ -20,11 +20,7 @@
 // 1.755 GHz). Meanwhile shared memory is busy for 9,500 clocks, tensor cores for 8,700 (9,900 if
 // the last 5 queries took a whole tile), schedulers for 8,000, and exponentials take 3,300.
 // With dropout Philox limits: 18,000 clocks of each scheduler.
-#include <algorithm>
-
-#include "kernels/attention/attention.cuh"
-#include "kernels/cuda/hopper/hopper_kernels.h"
-#include "kernels/gemm/sm90_tiles.h"
+#include "kernels/attention/attention_sm90.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -79,12 +75,6 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= sm90::shared_bytes);
 
-// The place of the block's i-th head or tile: its barriers have ended i / places phases before.
-template <int places>
-struct Place {
-  uint32_t at, parity;
-  __device__ explicit Place(unsigned i) : at(i % places), parity(i / places % 2) {}
-};
 using KeyPlace = Place<key_places>;
 using QueryPlace = Place<query_places>;
 using OutPlace = Place<out_places>;
@@ -100,11 +90,6 @@ __device__ void init_barriers(Shared& s) {
   for (int i = 0; i < out_places; ++i) mbarrier_init(&s.out_empty[i], stats_warps);
   mbarrier_init(&s.ds_full, key_warps), mbarrier_init(&s.ds_empty, group_warps);
   fence_mbarrier_init();
-}
-// For the whole warp.
-__device__ void arrive(uint64_t* mbarrier) {
-  __syncwarp();
-  if (threadIdx.x % warp_size == 0) mbarrier_arrive(mbarrier);
 }
 
 // ---- Copies -------------------------------------------------------------------------------------
@@ -488,20 +473,6 @@ __global__ void __launch_bounds__(threads, 1)
   }
 }
 
-// The first `tokens` tokens of each image of [B, N, rows, D].
-CUtensorMap head_map(DType dtype, const void* of, int B, int N, int tokens, int rows) {
-  const uint64_t row = row_bytes, token = row * unsigned(rows);
-  return sm90::map_or_throw(make_map(TiledTensor{.address = of,
-                                                 .type = sm90::element_type(dtype),
-                                                 .rank = 4,
-                                                 .size = {unsigned(head_dim), unsigned(rows),
-                                                          unsigned(tokens), unsigned(B)},
-                                                 .stride = {row, token, token * unsigned(N)},
-                                                 .box = {head_dim, 1, tile, 1},
-                                                 .swizzle = Swizzle::b128}),
-                            "attention's heads");
-}
-
 }  // namespace
 
 // Heads whose keys a block holds.
@@ -517,10 +488,11 @@ template <>
 void HopperKernels::run(const AttentionBackward& op, cudaStream_t stream) {
   check_attention(op, props_, "AttentionBackward");
   const auto [B, N, H, D, Q] = op.shape;
-  const Arguments arguments{.q = head_map(op.dtype, op.qkv, B, N, Q, 3 * H),
-                            .qkv = head_map(op.dtype, op.qkv, B, N, N, 3 * H),
-                            .dout = head_map(op.dtype, op.dout, B, Q, Q, H),
-                            .out = head_map(op.dtype, op.out, B, Q, Q, H),
+  const auto map = [dtype = op.dtype](const Heads& heads) { return head_map(dtype, heads, tile); };
+  const Arguments arguments{.q = map({op.qkv, B, N, Q, 3 * H, D}),
+                            .qkv = map({op.qkv, B, N, N, 3 * H, D}),
+                            .dout = map({op.dout, B, Q, Q, H, D}),
+                            .out = map({op.out, B, Q, Q, H, D}),
                             .heads = B * H,
                             .query_tiles = ceil_div(Q, tile),
                             .key_tiles = ceil_div(N, tile),

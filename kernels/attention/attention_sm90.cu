@@ -17,11 +17,7 @@
 // exponentials as long (16 a clock), schedulers 4,000 (1,000 instructions a warp and tile, of which
 // half are per score). With thousands of tokens products and exponentials limit alike, 1,664 clocks
 // for 128 queries and 208 keys; schedulers need 1,040. With dropout, Philox does.
-#include <algorithm>
-
-#include "kernels/attention/attention.cuh"
-#include "kernels/cuda/hopper/hopper_kernels.h"
-#include "kernels/gemm/sm90_tiles.h"
+#include "kernels/attention/attention_sm90.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -61,8 +57,10 @@ struct HeadRows {
 };
 
 struct Arguments {
-  CUtensorMap q, kv;  // of qkv [B, N, 3H, D], in boxes of a head's 64 rows and of `keys` rows
-  CUtensorMap out;    // [B, Q, H, D], in boxes of a head's 64 rows
+  // In boxes of a head's tokens:
+  CUtensorMap q;    // 64 of the first Q of qkv [B, N, 3H, D]
+  CUtensorMap kv;   // `keys` of qkv
+  CUtensorMap out;  // 64 of [B, Q, H, D]
   AttentionForward op;
 
   __host__ __device__ int head_items() const { return ceil_div(op.shape.Q, item_queries); }
@@ -95,14 +93,6 @@ struct Attention {
     uint64_t q_full[q_stages], q_empty[q_stages], full[stages], empty[stages];
   };
   static_assert(sizeof(Shared) <= sm90::shared_bytes);
-
-  // The place of the block's i-th tile of n: its barriers have ended i / n phases before.
-  template <int n>
-  struct Place {
-    int at;
-    uint32_t parity;
-    __device__ explicit Place(int i) : at(i % n), parity(i / n % 2) {}
-  };
 
   __device__ static void run(const Arguments& arguments) {
     auto& s = shared<Shared>();
@@ -173,10 +163,6 @@ struct Attention {
   static constexpr float rescale_threshold = 8;
   static constexpr float initial_max = -0x1p127f;  // not -inf, whose differences are NaN
 
-  __device__ static void arrive(uint64_t* empty) {  // for the warp
-    __syncwarp();
-    if (threadIdx.x % warp_size == 0) mbarrier_arrive(empty);
-  }
   // This warp no longer reads the block's step-th tile.
   __device__ static void release(Shared& s, int step) { arrive(&s.empty[Place<stages>(step).at]); }
   // The tile, once its bytes have come.
@@ -380,21 +366,6 @@ void by_tile(int N, F f) {
   f.template operator()<64>();
 }
 
-// A head's rows in [B, tokens, heads, D].
-template <int D>
-CUtensorMap head_map(DType dtype, const void* of, int B, int tokens, int heads, int rows) {
-  const uint64_t head = D * size_of(dtype), token = head * unsigned(heads);
-  return sm90::map_or_throw(
-      make_map(TiledTensor{.address = of,
-                           .type = sm90::element_type(dtype),
-                           .rank = 4,
-                           .size = {D, unsigned(heads), unsigned(tokens), unsigned(B)},
-                           .stride = {head, token, token * unsigned(tokens)},
-                           .box = {HeadRows<D>::columns, 1, unsigned(rows), 1},
-                           .swizzle = HeadRows<D>::swizzle}),
-      "a head");
-}
-
 }  // namespace
 
 template <>
@@ -413,9 +384,11 @@ void HopperKernels::run(const AttentionForward& op, cudaStream_t stream) {
   by_variant(op, [&]<class T, int D, bool dropout> {
     by_tile<D>(op.shape.N, [&]<int keys> {
       const auto& [B, N, H, head_dim, Q] = op.shape;
-      const Arguments arguments{.q = head_map<D>(op.dtype, op.qkv, B, N, 3 * H, query_rows),
-                                .kv = head_map<D>(op.dtype, op.qkv, B, N, 3 * H, keys),
-                                .out = head_map<D>(op.dtype, op.out, B, Q, H, query_rows),
+      const Heads queries{op.qkv, B, N, Q, 3 * H, D}, keys_and_values{op.qkv, B, N, N, 3 * H, D},
+          out{op.out, B, Q, Q, H, D};
+      const Arguments arguments{.q = head_map(op.dtype, queries, query_rows),
+                                .kv = head_map(op.dtype, keys_and_values, keys),
+                                .out = head_map(op.dtype, out, query_rows),
                                 .op = op};
       const auto blocks = std::min<int64_t>(arguments.items(), props_.sms);
       launch<attention_forward_sm90<T, D, keys, dropout>>(

@@ -252,7 +252,7 @@ KernelCases attention_cases() {
   // Distilled, its tiles in turn with dropout, and five tiles of keys.
   add({1, 198, 3, 64}, 1);
   add({1, 198, 1, 32}, 1, 0.1f);
-  add({1, 110, 1, 128}, 1, 0.1f);
+  for (const float drop : {0.0f, 0.1f}) add({1, 110, 1, 128}, 1, drop);
   add({1, 1025, 3, 64, 70}, 1);
 
   cases.begin_sweep();
