@@ -12,11 +12,11 @@
 //   memory     rows of 128 bytes (64 if D = 32), which TMA swizzles as wgmma reads them. out leaves
 //              through its queries' place, by TMA, which drops rows past Q.
 //
-// Limited by memory at 197 tokens of 64 channels: a head moves 101 KB, 7,000 clocks of an SM's share
-// of an H100's memory. Its four tiles of 64 queries take tensor cores 3,300 clocks (832 each),
-// exponentials as long (16 a clock), schedulers 4,000 (1,000 instructions a warp and tile, of which
-// half are per score). With thousands of tokens products and exponentials limit alike, 1,664 clocks
-// for 128 queries and 208 keys; schedulers need 1,040. With dropout, Philox does.
+// Limited by memory at 197 tokens of 64 channels: a head moves 101 KB, 7,000 clocks of an SM's
+// share of an H100's memory. Its four tiles of 64 queries take tensor cores 3,300 clocks (832
+// each), exponentials as long (16 a clock), schedulers 4,000 (1,000 instructions a warp and tile,
+// of which half are per score). With thousands of tokens products and exponentials limit alike,
+// 1,664 clocks for 128 queries and 208 keys; schedulers need 1,040. With dropout, Philox does.
 #include "kernels/attention/attention_sm90.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -48,7 +48,7 @@ struct HeadRows {
     return wgmma_descriptor(tile + part * wgmma_k * row_bytes, swizzle, 8 * row_bytes,
                             rows * row_bytes);
   }
-  // Where 16 bytes, the chunk-th of a row, are.
+  // The place of 16 bytes, the chunk-th of a row.
   __device__ static int offset(int rows, int row, int chunk) {
     constexpr int chunks = row_bytes / 16;
     const int swizzled = chunk % chunks ^ (chunks == 8 ? row % 8 : row / 2 % 4);
