@@ -189,10 +189,6 @@ struct GeluLinearBackwardInput {
 };
 
 // ---- layernorm ----------------------------------------------------------------------------------
-// Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
-//   sum = inp + drop_path(residual)   (without residual: sum is inp, and `sum` isn't written)
-//   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
-// mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
 // Drop path (Huang et al. 2016): drops the residual of whole images, and divides those of the
 // others by 1 - drop. Image b's is kept as element 0 by Dropout.
 struct DropPath {
@@ -201,6 +197,10 @@ struct DropPath {
   float drop = 0;
 };
 
+// Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
+//   sum = inp + drop_path(residual)   (without residual: sum is inp, and `sum` isn't written)
+//   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
+// mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
 struct LayerNormForward {
   void* out;                   // [rows, C] dtype  =
   void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
