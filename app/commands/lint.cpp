@@ -17,7 +17,7 @@ constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Step
                                       "Optimizer", "Run folder", "Machine"};
 
 int lint_run(const CommandLine& line, const std::vector<std::string>&) {
-  if (line.values.contains("resume"))
+  if (line.values.contains("resume") && !names_model(line))
     throw UserError("--resume: lint looks at a new run; --config " +
                     line.values.at("resume").at(0) + "/config.json looks at that run's options");
   const Request request = read_request(line);

@@ -250,7 +250,7 @@ void Preview::add(const PreviewRecord& image, const std::array<const uint8_t*, 3
 }
 
 int preview(const CommandLine& given, const std::vector<std::string>&) {
-  if (given.values.contains("resume"))
+  if (given.values.contains("resume") && !names_model(given))
     throw UserError("--resume: preview shows what a new run would see; --config " +
                     given.values.at("resume").at(0) + "/config.json shows what that run sees");
   const auto own = own_options<PreviewOptions>(given);

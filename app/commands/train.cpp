@@ -1,4 +1,6 @@
 // train MODEL: trains a model in one or more processes.
+#include <cstdlib>
+
 #include "app/commands/commands.h"
 #include "app/commands/processes.h"
 #include "app/hooks/standard_hooks.h"
@@ -6,6 +8,7 @@
 #include "app/recipe_check/recipe_check.h"
 #include "base/error.h"
 #include "base/stop_signals.h"
+#include "base/text.h"
 #include "comm/connect/host_comm.h"
 #include "comm/processes/affinity.h"
 #include "engine/options/config.h"
@@ -67,7 +70,19 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   return train(std::move(setup), *backend, communicator.get(), cores, standard_hooks);
 }
 
+// Of a job that was started again, a new run would train from the beginning without a word.
+void refuse_to_begin_again(const CommandLine& line) {
+  if (line.values.contains("resume") || line.values.contains("plan")) return;
+  for (const char* const name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"})
+    if (const char* const count = std::getenv(name); count && std::atoi(count) > 0)
+      throw UserError(std::string(name) + " is " + printable(count) +
+                      ": the job was started again, and this command would train from the "
+                      "beginning; add --resume DIR, which starts the run in a new folder and "
+                      "resumes it there, or --resume auto beside --out DIR");
+}
+
 int train_in_processes(const CommandLine& line, const std::vector<std::string>& argv) {
+  refuse_to_begin_again(line);
   std::optional<Request> request;
   const auto options = [&] { return request.emplace(read_request(line)).options; };
   return in_processes(line, argv, options, [&](Process& p) { return work(line, request, p); });

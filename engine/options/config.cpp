@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -124,18 +125,49 @@ std::string advice_to_start_anew(const std::string& folder) {
          (std::filesystem::path(folder) / "last/weights.safetensors").string();
 }
 
+// An option as --recipe, --config and the command line give it; the last of them counts.
+struct Given {
+  Items items;
+  Source source;
+  std::string said;  // names it in a message
+};
+using AllGiven = std::map<std::string, Given>;
+AllGiven all_given(const CommandLine& line) {
+  AllGiven all;
+  const auto add = [&all](const Values& values, Source source, const std::string& where) {
+    for (const auto& [one, other, other_counts] : alternatives) {
+      if (values.contains(one)) all.erase(std::string(other));
+      if (values.contains(other)) all.erase(std::string(one));
+    }
+    for (const auto& [name, items] : values)
+      all[name] = {items, source, where.empty() ? find_option(name)->flag() : where + name};
+  };
+  if (const auto named = line.values.find("recipe"); named != line.values.end()) {
+    const NamedRecipe recipe = load_recipe(named->second[0]);
+    const std::string where = "--recipe " + recipe.name + ": ";
+    add(recipe.values, Source::named_recipe, where);
+    if (!recipe.model.empty())
+      all["model"] = {{recipe.model}, Source::named_recipe, where + "model"};
+  }
+  if (!line.config.empty()) add(read_config(line.config), Source::config, line.config + ": ");
+  add(line.values, Source::command_line, "");
+  if (const auto weights = all.find("weights");
+      weights != all.end() && weights->second.items == Items{"none"})
+    weights->second.items = {""};
+  all.erase("out"), all.erase("recipe");  // the folder is known, the recipe's options are here
+  return all;
+}
+
 // Refuses options that would change a resumed run's model, data or mathematics.
-void refuse_changes(const Options& saved, const CommandLine& line, const std::string& folder) {
-  if (!line.config.empty())
-    throw UserError("--config can't be given with --resume: the run has its own config.json");
-  for (const auto& [name, items] : line.values) {
+void refuse_changes(const Options& saved, const AllGiven& all, const std::string& folder) {
+  for (const auto& [name, option] : all) {
     const OptionRow& row = *find_option(name);
     if (row.uses.resume) continue;
     Options given;
-    assign(given, row, items, row.flag());
+    assign(given, row, option.items, option.said);
     if (stored_items(given, row) == stored_items(saved, row)) continue;
     const std::string own = join(items_of(saved, row), ",");
-    throw UserError(row.flag() + " can't be changed with --resume: the run has " +
+    throw UserError(option.said + " can't be changed with --resume: the run has " +
                     (own.empty() ? "its own" : printable(own)) + "; leave it out, or " +
                     advice_to_start_anew(folder));
   }
@@ -146,7 +178,8 @@ std::filesystem::path checked_run(const std::filesystem::path& given) {
   namespace fs = std::filesystem;
   std::error_code error;
   const std::string wrong = "--resume " + given.string() + ": ";
-  if (!fs::exists(given, error)) throw UserError(wrong + "no such folder");
+  if (!fs::exists(given, error))
+    throw UserError(wrong + "no such folder; with MODEL or --recipe a run would start there");
   const auto is_run = [&](const fs::path& path) { return fs::exists(path / "config.json", error); };
   if (is_run(given)) return given;
   fs::path above = given.lexically_normal();
@@ -236,17 +269,45 @@ void set_from_command_line(Options& options, const CommandLine& line) {
   overlay(options, line.values, Source::command_line);
 }
 
-Request read_request(const CommandLine& line) {
+std::optional<std::string> folder_to_resume(const CommandLine& line) {
   const auto resume = line.values.find("resume");
-  if (resume == line.values.end()) return read_new_run(line);
+  if (resume == line.values.end()) return {};
   const std::string& folder = resume->second[0];
-  Request request{.line = line, .options = options_of_run(checked_run(folder))};
+  const auto out = line.values.find("out");
+  if (folder != "auto") {
+    if (out == line.values.end()) return folder;
+    throw UserError("--resume " + folder +
+                    " and --out name the run's folder twice; leave --out out");
+  }
+  if (out != line.values.end()) return out->second[0];
+  if (!line.config.empty())
+    if (const Values config = read_config(line.config); config.contains("out"))
+      return config.at("out")[0];
+  throw UserError("--resume auto needs --out DIR, the folder of the run to start or to resume");
+}
+
+bool names_model(const CommandLine& line) { return all_given(line).contains("model"); }
+
+Request read_request(const CommandLine& line) {
+  const std::optional<std::string> folder = folder_to_resume(line);
+  if (!folder) return read_new_run(line);
+  const AllGiven all = all_given(line);
+  if (std::error_code error;
+      all.contains("model") && !std::filesystem::exists(*folder + "/config.json", error)) {
+    CommandLine first = line;
+    first.values.erase("resume");
+    first.values["out"] = {*folder};
+    return read_new_run(first);
+  }
+  Request request{.line = line, .options = options_of_run(checked_run(*folder))};
   Options& options = request.options;
-  refuse_changes(options, line, folder);
+  refuse_changes(options, all, *folder);
   // --epochs lifts the cap that --steps set in the earlier run.
-  if (line.values.contains("epochs") && !line.values.contains("steps")) options.steps.reset();
-  overlay(options, line.values, Source::command_line);
-  options.out = folder;
+  if (all.contains("epochs") && !all.contains("steps")) options.steps.reset();
+  for (const auto& [name, given] : all)
+    if (find_option(name)->uses.resume || given.source == Source::command_line)
+      overlay(options, {{name, given.items}}, given.source);
+  options.resume = options.out = *folder;
   request.model = load_model_config(options.model);
   return request;
 }

@@ -2,8 +2,9 @@
 //
 //   built-in < model's recipe < its section for the kind of data < --recipe NAME < --config FILE
 //   < command line
-//   --resume DIR: DIR/config.json < the command line's options that may change on resuming
+//   --resume DIR: DIR/config.json < those of the same sources that may change on resuming
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -31,7 +32,12 @@ struct Request {
   // run, complete, with `out` as its folder.
   Options options;
 };
+// With --resume and a model, in a folder without a run, that of a new run there.
 Request read_request(const CommandLine&);
+// Whether MODEL, --recipe or --config names a model, so that --resume may start a run.
+bool names_model(const CommandLine&);
+// The folder of --resume: DIR, or with `auto` that of --out; none without --resume.
+std::optional<std::string> folder_to_resume(const CommandLine&);
 Request read_new_run(const CommandLine&);  // ignores --resume
 // All options of a new run, with image and patch size resolved.
 Options resolve_options(const Request&, const ModelConfig&, DataKind);

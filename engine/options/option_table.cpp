@@ -242,8 +242,11 @@ constexpr OptionRow optimizer_rows[] = {
 constexpr OptionRow output_rows[] = {
     {"out", "DIR", of<&O::out>, "run folder, new or empty; default: runs/MODEL-DATE-TIME", any,
      run_folder},
-    {"resume", "DIR", of<&O::resume>,
-     "resume the run in this folder with its own options; MODEL is not needed", any, resumed},
+    {"resume", "DIR|auto", of<&O::resume>,
+     "resume the run in this folder with its own options; with MODEL or --recipe, start it there "
+     "if "
+     "the folder has none, so that the same command may be given again; auto: in --out's folder",
+     any, resumed},
     {"save_every", "N|Nsteps", of<&O::save_every>,
      "epochs, or updates (500steps), from one checkpoint to the next", any, any_time},
     {"keep", "N", of<&O::keep>, "newest checkpoints to keep, besides the best", count, any_time},

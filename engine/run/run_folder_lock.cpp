@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/event_file_names.h"
+#include "engine/options/config.h"
 #include "engine/run/run_folder.h"
 
 namespace bv {
@@ -21,12 +22,13 @@ std::string dated_folder(const std::string& model) {
   return "runs/" + model + text;
 }
 
-std::vector<std::string> names_in(const std::string& folder) {
+// said: "--out " or "--resume ", which named the folder.
+std::vector<std::string> names_in(const std::string& said, const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
     names.push_back(i->path().filename().string());
-  if (error) throw UserError("--out " + folder + ": can't be listed: " + error.message());
+  if (error) throw UserError(said + folder + ": can't be listed: " + error.message());
   return names;
 }
 
@@ -42,17 +44,19 @@ bool is_free(const std::vector<std::string>& names) {
   return names.empty() || (known && (has(run_lock_name) || has("metrics.jsonl")));
 }
 
-[[noreturn]] void refuse_used(const std::string& folder) {
-  throw UserError("--out " + folder + " exists and is not empty; --resume " + folder +
+[[noreturn]] void refuse_used(const std::string& said, const std::string& folder) {
+  if (said == "--resume ")  // with a MODEL: there is no config.json, else that run would go on
+    throw UserError(said + folder + ": not empty, and no run folder: it has no config.json");
+  throw UserError(said + folder + " exists and is not empty; --resume " + folder +
                   " continues that run, another --out starts a new one");
 }
 
 }  // namespace
 
 RunFolderLock::RunFolderLock(const CommandLine& line, const World& world) {
-  const auto resumed = line.values.find("resume");
-  if (resumed == line.values.end()) return;
-  folder_ = resumed->second.at(0);
+  const std::optional<std::string> resumed = folder_to_resume(line);
+  if (!resumed) return;
+  folder_ = *resumed, said_ = "--resume ";
   std::error_code ignored;
   if (world.rank == 0 && !line.values.contains("plan") &&
       fs::exists(folder_ + "/config.json", ignored))
@@ -64,7 +68,7 @@ void RunFolderLock::claim_new(const Options& options, const World& world) {
   folder_ = options.out.empty() ? dated_folder(options.model) : options.out;
   if (options.plan) return;
   if (world.several_machines() && world.node > 0) {
-    if (!options.out.empty() && world.local_rank == 0)
+    if (!options.out.empty() && said_ == "--out " && world.local_rank == 0)
       print_error_line("node " + std::to_string(world.node) + " (" + world.machine + "): --out " +
                        printable(options.out) + " is ignored, the run's folder is on node 0");
     return;
@@ -93,16 +97,16 @@ void RunFolderLock::begin(int rank) {
   const fs::file_status status = fs::status(folder_, ignored);
   const bool exists = fs::exists(status);
   if (exists && !fs::is_directory(status))
-    throw UserError("--out " + folder_ +
-                    " is a file where the run's folder should be; name another");
+    throw UserError(said_ + folder_ + " is a file where the run's folder should be; name another");
   const std::string lock = folder_ + "/" + run_lock_name;
-  if (exists && !fs::exists(fs::symlink_status(lock, ignored)) && !is_free(names_in(folder_)))
-    refuse_used(folder_);
+  if (exists && !fs::exists(fs::symlink_status(lock, ignored)) &&
+      !is_free(names_in(said_, folder_)))
+    refuse_used(said_, folder_);
   if (rank != 0) return;
   if (!exists) make_folder();
   lock_ = std::make_unique<RunLock>(folder_);
-  const std::vector<std::string> names = names_in(folder_);
-  if (!is_free(names)) refuse_used(folder_);
+  const std::vector<std::string> names = names_in(said_, folder_);
+  if (!is_free(names)) refuse_used(said_, folder_);
   for (const std::string& name : names)
     if (is_unfinished_checkpoint(name)) fs::remove_all(folder_ + "/" + name, ignored);
 }
@@ -123,7 +127,7 @@ bool RunFolderLock::make_folder() {
   bool made = false;
   for (auto at = missing.rbegin(); at != missing.rend(); ++at) {
     if ((made = fs::create_directory(*at, error))) made_.push_back(*at);
-    if (error) throw UserError("--out " + folder_ + ": can't make this folder: " + error.message());
+    if (error) throw UserError(said_ + folder_ + ": can't make this folder: " + error.message());
   }
   return made;
 }

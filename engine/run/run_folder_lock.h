@@ -13,7 +13,8 @@ namespace bv {
 
 class RunFolderLock {
  public:
-  // Locks the folder of --resume before it is read. Throws UserError if a run is active in it.
+  // Locks the folder of --resume before it is read, if it has a run. Throws UserError if that is
+  // active.
   RunFolderLock(const CommandLine&, const World&);
   // Locks a new run's folder. Throws UserError if another run is active in it or has left
   // checkpoints; leftovers of a run killed before its first checkpoint don't matter. The folder is
@@ -31,7 +32,7 @@ class RunFolderLock {
   void begin_dated(int rank);  // in a folder named by date and time
   bool make_folder();          // false: it exists already
 
-  std::string folder_;
+  std::string folder_, said_ = "--out ";     // the option that named it
   std::vector<std::filesystem::path> made_;  // outermost first
   std::unique_ptr<RunLock> lock_;
 };

@@ -111,6 +111,48 @@ TEST_F(ProgramFolder, WithoutACheckpointIsResumedFromTheBeginningOrUsedAgain) {
                 "starts a new one\n");
 }
 
+// A job that is submitted again, or started again by torchrun or Slurm.
+TEST_F(ProgramFolder, OneCommandStartsAndResumes) {
+  const std::string weights = "/last/weights.safetensors";
+  go(short_steps + "--steps 6 --out whole");
+  for (const std::string processes : {"", "-n 2 "}) {
+    const std::string words =
+        processes + short_steps + "--save-every 1steps --resume auto --out run ";
+    for (const std::string end : {"2", "4", "4", "6"}) go(words + "--steps " + end);
+    EXPECT_EQ(losses(in("run")).size(), 6u);
+    if (processes.empty())
+      EXPECT_TRUE(contents(in("run" + weights)) == contents(in("whole" + weights)));
+    expect_code_2(words + "--steps 7 --seed 5",
+                  "--seed can't be changed with --resume: the run has 0; leave it out, or start a "
+                  "new run from --weights run" +
+                      weights + "\n");
+    fs::remove_all(in("run"));
+  }
+  // Killed before its first checkpoint, and then the same again.
+  const std::string again = short_steps + "--resume run ";
+  kill_at_step_2(again + "--steps 100000");
+  go(again + "--steps 3");
+  EXPECT_EQ(load_checkpoint(in("run")).step, 3);
+}
+
+TEST_F(ProgramFolder, AJobThatIsStartedAgainIsToldToResume) {
+  for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+    const auto as = [&](const std::string& count, const std::string& words) {
+      return run_program(folder_.path(), short_steps + words, {.environment = {{name, count}}});
+    };
+    const Finished end = as("1", "--steps 1 --out run");
+    EXPECT_EQ(end.code, 2);
+    EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1),
+                        std::string(name) + " is 1: the job was started again"))
+        << end.errors;
+    EXPECT_FALSE(fs::exists(in("run")));
+    EXPECT_EQ(as("0", "--steps 1 --out run").code, 0);
+    EXPECT_EQ(as("2", "--steps 2 --resume run").code, 0);
+    EXPECT_EQ(load_checkpoint(in("run")).step, 2);
+    fs::remove_all(in("run"));
+  }
+}
+
 // With --weights, which a resumed run with a checkpoint doesn't read again.
 TEST_F(ProgramFolder, WithoutACheckpointStartsFromTheSameWeights) {
   go(short_steps + "--steps 1 --out first");
@@ -148,6 +190,9 @@ TEST_F(ProgramFolder, OfSomeoneElseIsLeftAlone) {
                   "--out run exists and is not empty; --resume run continues that run, another "
                   "--out starts a new one\n");
     EXPECT_EQ(names_in(in("run")), std::set<std::string>{name});
+    if (name == "notes.txt")
+      expect_code_2(short_steps + "--resume run",
+                    "--resume run: not empty, and no run folder: it has no config.json\n");
     fs::remove_all(in("run"));
   }
 }

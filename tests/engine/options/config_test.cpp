@@ -429,7 +429,48 @@ TEST_F(Resume, TheRestIsRefused) {
   for (const char* flag : {"--batch", "--image-size", "--seed", "--data", "--accumulate"})
     expect_refused({flag, "3"}, std::string(flag) + " can't be changed");
   expect_refused({"vit_large"}, "MODEL can't be changed");
-  expect_refused({"--config", "x.json"}, "--config can't be given");
+}
+
+TEST_F(Resume, AConfigFileMustAgree) {
+  const std::string file = folder_ / "given.json";
+  write_text(file, R"({"model": "vit_tiny", "lr": 0.25, "epochs": 7, "out": "elsewhere"})");
+  EXPECT_EQ(resume({"--config", file}).epochs, 7);
+  EXPECT_EQ(resume({"--config", file, "--epochs", "8"}).epochs, 8);
+  EXPECT_EQ(resume({"--config", file}).out, folder_.path());
+  write_text(file, R"({"lr": 0.5})");
+  expect_refused({"--config", file},
+                 file + ": lr can't be changed with --resume: the run has 0.25; leave it out");
+  EXPECT_EQ(resume({"--config", file, "--lr", "0.25"}).lr, 0.25) << "the command line counts";
+}
+
+TEST_F(Resume, ARecipeMustAgree) {
+  const Words words{"--recipe", "cifar10_resnet34"};
+  write_text(folder_ / "config.json", config_to_json(resolve(words, DataKind::cifar)));
+  EXPECT_EQ(resume(words).model, "resnet34");
+  expect_refused({"--recipe", "seedlings_resnet50"}, "--recipe seedlings_resnet50: ");
+}
+
+// The command that started the run also resumes it.
+TEST_F(Resume, WithAModelStartsARunWhereThereIsNone) {
+  const auto requested = [](Words words) { return read_request(given(words)).options; };
+  const std::string fresh = folder_ / "fresh";
+  for (const Words& words : {Words{"vit_tiny", "--resume", fresh},
+                             Words{"vit_tiny", "--resume", "auto", "--out", fresh}}) {
+    const Options first = requested(words);
+    EXPECT_EQ(first.model, "vit_tiny");
+    EXPECT_EQ(first.out, fresh);
+    EXPECT_EQ(first.resume, "");
+  }
+  const Options again =
+      requested({"vit_tiny", "--lr", "0.25", "--resume", "auto", "--out", folder_.path()});
+  EXPECT_EQ(again.resume, folder_.path());
+  EXPECT_EQ(again.patch_size, 8);
+  const auto refused = [&](const Words& words, const std::string& part) {
+    EXPECT_TRUE(is_line(error_of([&] { requested(words); }), part));
+  };
+  refused({"vit_tiny", "--resume", "auto"}, "--resume auto needs --out DIR");
+  refused({"--resume", "auto", "--out", fresh}, "no such folder; with MODEL or --recipe a run");
+  refused({"vit_tiny", "--resume", fresh, "--out", "x"}, "name the run's folder twice");
 }
 
 TEST_F(Resume, NeedsARunFolder) {
