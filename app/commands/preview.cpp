@@ -264,7 +264,7 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   std::erase_if(line.values, [](const auto& value) { return value.first.starts_with("amp_"); });
   line.values["amp_policy"] = {"none"};
   const int cores = usable_cores();
-  const Request request = read_request(line);
+  const Request request = read_new_run(line);
   const auto backend = open_backend(DeviceKind::cpu, {.index = 0, .threads = cores});
   const Options& o = request.options;
   const int world = o.nproc.value_or(o.pipeline) * o.nnodes;

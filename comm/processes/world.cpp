@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -34,6 +36,7 @@ struct Family {
 constexpr Family torchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Family open_mpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Family pmi{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 constexpr int max_processes = 1 << 16;
 
 World read(const Family& names) {
@@ -106,6 +109,34 @@ World from_open_mpi() {
   return world;
 }
 
+// The Hydra process that started this one, perhaps by shells in between, else its parent.
+std::string hydra_proxy() {
+  std::string parent = std::to_string(getppid());
+  for (std::string pid = parent; pid != "0" && pid != "1" && !pid.empty();) {
+    // "31279 (hydra_pmi_proxy) S 31277 ...": the name may have any characters but the last ")".
+    std::ifstream file("/proc/" + pid + "/stat");
+    const std::string stat{std::istreambuf_iterator(file), {}};
+    const size_t name = stat.find('('), end = stat.rfind(')');
+    if (name == stat.npos || end == stat.npos || end + 4 > stat.size()) break;
+    if (stat.substr(name + 1).starts_with("hydra")) return pid;
+    pid = stat.substr(end + 4, stat.find(' ', end + 4) - (end + 4));
+  }
+  return parent;
+}
+
+// MPICH and Intel MPI.
+World from_hydra() {
+  World world = read(pmi);
+  for (const char* name : {pmi.local_rank, pmi.local_size})
+    if (!variable(name) && world.size > 1)
+      throw UserError(
+          "PMI_RANK and PMI_SIZE are set in the environment, " + std::string(name) +
+          " is not: start the ranks by MPICH's or Intel MPI's mpiexec, by torchrun's "
+          "variables (RANK, WORLD_SIZE, LOCAL_RANK, ...), or give -n to start them here");
+  world.master = "hydra " + hydra_proxy();
+  return world;
+}
+
 // "2(x3),1": two tasks on each of three machines, one on the fourth.
 int tasks_per_node(const std::string& text) {
   return static_cast<int>(parse_integer(text.substr(0, text.find_first_of("(,"))).value_or(0));
@@ -148,6 +179,7 @@ void refuse_other_launchers() {
   for (const auto& [launcher, sign, size] :
        {std::array{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
         std::array{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+        std::array{"mpiexec", "PMI_RANK", "PMI_SIZE"},
         std::array{"torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"}})
     if (variable(sign) && parse_integer(text_of(size)).value_or(1) > 1)
       throw UserError(std::string(launcher) + " has started " + printable(text_of(size)) +
@@ -157,6 +189,9 @@ void refuse_other_launchers() {
 std::optional<World> world_from_environment() {
   if (variable(torchrun.rank) || variable(torchrun.size)) return from_torchrun();
   if (variable(open_mpi.rank) || variable(open_mpi.size)) return from_open_mpi();
+  // srun sets PMI_RANK, too, for programs of MPICH's.
+  const bool under_srun = variable("SLURM_PROCID") && !variable(pmi.local_rank);
+  if ((variable(pmi.rank) || variable(pmi.size)) && !under_srun) return from_hydra();
   // SLURM_NTASKS alone is also set in a shell that is yet to start the processes.
   if (variable("SLURM_PROCID")) return from_slurm();
   return std::nullopt;

@@ -1,5 +1,5 @@
 // This process's identity among its peers, from the environment set by its launcher: ours,
-// torchrun, Slurm or Open MPI.
+// torchrun, Slurm, Open MPI, or Hydra, which MPICH and Intel MPI use.
 #pragma once
 #include <optional>
 #include <string>
@@ -40,7 +40,7 @@ bool is_launched_worker();
 
 std::string name_of_machine();
 
-// Throws UserError if mpirun, srun or torchrun have started this process as one of several: each
+// Throws UserError if mpirun, mpiexec, srun or torchrun have started this process as one of several: each
 // would start a run of its own.
 void refuse_other_launchers();
 

@@ -199,6 +199,7 @@ Values parse_config(std::string_view text, const std::string& path) {
 
 Request read_new_run(const CommandLine& line) {
   Request request{.line = line};
+  request.line.values.erase("resume");
   NamedRecipe& recipe = request.recipe;
   if (const auto named = line.values.find("recipe"); named != line.values.end()) {
     recipe = load_recipe(named->second[0]);
@@ -295,7 +296,6 @@ Request read_request(const CommandLine& line) {
   if (std::error_code error;
       all.contains("model") && !std::filesystem::exists(*folder + "/config.json", error)) {
     CommandLine first = line;
-    first.values.erase("resume");
     first.values["out"] = {*folder};
     return read_new_run(first);
   }

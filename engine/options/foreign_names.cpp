@@ -20,7 +20,8 @@ constexpr std::string_view none = "not there in barevision";
 constexpr Foreign foreign[] = {
     {" --batch-size -b --validation-batch-size ",
      "--batch, of all processes together (--local-batch: of each)"},
-    {" --data-dir --data-path --dataset --train-dir ", "--data PATH"},
+    {" --data-dir --data-path --dataset --train-dir --img-dir --img-prefix ", "--data PATH"},
+    {" --dataset-type ", "not needed here: --data tells folders, records and CIFAR apart"},
     {" --val-split --val-dir --val-path ", "--val DIR"},
     {" --train-split ", "--data DIR, whose train/ is used"},
     {" --model -m --arch -a ", "MODEL, the first word: ./launcher vit_tiny"},
@@ -86,6 +87,18 @@ constexpr Foreign foreign[] = {
      "not needed here: training is always as fast as it can be"},
     {" --dist-url --dist-backend --local-rank --rank ",
      "not needed here: the launcher, or torchrun's environment, tells each process"},
+    {" --rdzv-endpoint ", "--master-addr HOST --master-port N"},
+    {" --rdzv-backend --rdzv-id --rdzv-conf --standalone ",
+     "not needed here: -n starts the processes of a machine, --nnodes those of several"},
+    {" --hostfile --machinefile --hosts ",
+     "not there in barevision: start ./launcher on each machine with --nnodes, --node-rank and "
+     "--master-addr, or the ranks by mpirun or srun"},
+    {" --fusion-threshold --fusion-threshold-mb ", "--bucket-bytes"},
+    {" --cycle-time --cycle-time-ms ",
+     "not needed here: a bucket of gradients (--bucket-bytes) leaves as soon as it is full"},
+    {" --teacher --teacher-model --distillation-type --distillation-alpha --distillation-tau ",
+     "not there in barevision: vit_tiny_distilled and vit_large_distilled train both heads on the "
+     "labels"},
     {" --num-nodes ", "--nnodes"},
     {" --machine-rank ", "--node-rank"},
     {" --main-process-ip ", "--master-addr"},

@@ -237,6 +237,13 @@ TEST(Launch, WorksUnderMpirun) {
   expect_sum_under("mpirun", "--oversubscribe -n 2");
 }
 
+// MPICH's; with a shell between it and the rank.
+TEST(Launch, WorksUnderHydra) {
+  expect_sum_under("mpiexec.hydra", "-n 2");
+  if (!testing::Test::IsSkipped())
+    expect_sum_under("mpiexec.hydra", "-n 2 sh -c '\"$0\"; exit $?'");
+}
+
 TEST(Launch, WorksUnderTorchrun) {
   expect_sum_under("torchrun", "--standalone --nproc-per-node 2 --no-python");
 }

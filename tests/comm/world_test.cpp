@@ -21,13 +21,31 @@ namespace {
 class Environment {
  public:
   explicit Environment(const std::vector<std::string>& variables) {
-    for (const char* name :
-         {"RANK",          "WORLD_SIZE",       "MASTER_ADDR",          "MASTER_PORT",
-          "LOCAL_RANK",    "LOCAL_WORLD_SIZE", "GROUP_RANK",           "GROUP_WORLD_SIZE",
-          "SLURM_NODEID",  shared_fd_variable, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-          "SLURM_PROCID",  "SLURM_NTASKS",     "SLURM_LOCALID",        "SLURM_JOB_ID",
-          "SLURM_STEP_ID", "SLURM_STEPID",     "SLURM_STEP_NUM_TASKS", "SLURM_TASKS_PER_NODE",
-          "PMIX_NAMESPACE"})
+    for (const char* name : {"RANK",
+                             "WORLD_SIZE",
+                             "MASTER_ADDR",
+                             "MASTER_PORT",
+                             "LOCAL_RANK",
+                             "LOCAL_WORLD_SIZE",
+                             "GROUP_RANK",
+                             "GROUP_WORLD_SIZE",
+                             "SLURM_NODEID",
+                             shared_fd_variable,
+                             "OMPI_COMM_WORLD_RANK",
+                             "OMPI_COMM_WORLD_SIZE",
+                             "SLURM_PROCID",
+                             "SLURM_NTASKS",
+                             "SLURM_LOCALID",
+                             "SLURM_JOB_ID",
+                             "SLURM_STEP_ID",
+                             "SLURM_STEPID",
+                             "SLURM_STEP_NUM_TASKS",
+                             "SLURM_TASKS_PER_NODE",
+                             "PMIX_NAMESPACE",
+                             "PMI_RANK",
+                             "PMI_SIZE",
+                             "MPI_LOCALRANKID",
+                             "MPI_LOCALNRANKS"})
       unsetenv(name);
     for (const std::string& variable : variables) {
       const size_t equals = variable.find('=');
@@ -96,6 +114,27 @@ TEST(World, ReadsSlurm) {
   EXPECT_EQ(world->node, 2);
 }
 
+// Hydra's of MPICH and Intel MPI, in a Slurm job's script, too; srun sets PMI_RANK itself.
+TEST(World, ReadsHydra) {
+  const std::vector<std::string> ranks = {"PMI_RANK=3", "PMI_SIZE=4", "MPI_LOCALRANKID=1",
+                                          "MPI_LOCALNRANKS=2"};
+  for (const bool in_script : {false, true}) {
+    std::vector<std::string> variables = ranks;
+    if (in_script) variables.insert(variables.end(), {"SLURM_PROCID=0", "SLURM_NTASKS=4"});
+    const Environment given(variables);
+    const auto world = world_from_environment();
+    ASSERT_TRUE(world);
+    EXPECT_EQ(world->rank, 3);
+    EXPECT_EQ(world->size, 4);
+    EXPECT_EQ(world->local_rank, 1);
+    EXPECT_EQ(world->local_size, 2);
+    EXPECT_EQ(world->master, "hydra " + std::to_string(getppid()));
+  }
+  const Environment by_srun({"PMI_RANK=0", "PMI_SIZE=6", "SLURM_PROCID=1", "SLURM_NTASKS=6",
+                             "SLURM_LOCALID=1", "SLURM_JOB_ID=77", "SLURM_STEP_ID=0"});
+  EXPECT_EQ(world_from_environment()->rank, 1);
+}
+
 TEST(World, NamesWhatIsMissingOrWrong) {
   using Variables = std::vector<std::string>;
   const std::string range = " in the environment should be a number from 0 to 1";
@@ -107,6 +146,9 @@ TEST(World, NamesWhatIsMissingOrWrong) {
        "LOCAL_RANK and LOCAL_WORLD_SIZE are not: set them to 0 and 1 for one process per machine"},
       {{"RANK=2", "WORLD_SIZE=2"}, "RANK=2" + range},
       {{"RANK=x", "WORLD_SIZE=2"}, "RANK=x" + range},
+      {{"PMI_RANK=1"}, "PMI_SIZE"},
+      {{"PMI_RANK=1", "PMI_SIZE=2"},  // nothing says which ranks are on this machine
+       "PMI_RANK and PMI_SIZE are set in the environment, MPI_LOCALRANKID is not"},
       {{"SLURM_PROCID=0", "SLURM_NTASKS=2"},  // a job script without srun
        "SLURM_NTASKS is 2, but srun has not started this process (there is no SLURM_STEP_ID)"}};
   for (const auto& [variables, part] : cases) {

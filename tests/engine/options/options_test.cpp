@@ -313,7 +313,10 @@ TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
              "--norm-weight-decay --no-aug --num-classes --img-size --input-size --data-dir "
              "--data-path --model --batch-size -b --lr-scheduler --lr-warmup-epochs "
              "--warmup-iters --eval-interval --val-split --train-split --lr-base --max-epochs "
-             "--accelerator --half --train-crop-mode --aa --reprob --train-interpolation",
+             "--accelerator --half --train-crop-mode --aa --reprob --train-interpolation "
+             "--rdzv-endpoint --rdzv-backend --standalone --fusion-threshold --cycle-time "
+             "--img_dir --dataset_type --teacher --distillation-type --dist-url --local_rank "
+             "--hostfile",
              ' ')) {
     const std::string advice = advice_for_foreign(flag);
     EXPECT_EQ(advice.empty(), flag == "--workers-per-gpu") << flag;
