@@ -62,6 +62,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
     setup.all_reduce = peers.all_reduce;
     setup.nodes = peers.nodes;
   }
+  if (setup.options.all_reduce == AllReduce::two_level && setup.nodes.empty())
+    setup.notes.push_back("--all-reduce 2d is flat here: all processes are on one machine");
   if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
   if (!setup.options.plan) {
     check_images(setup, communicator.get(), *backend);

@@ -81,7 +81,8 @@ TEST_F(ProgramOnNodes, TwoRanksOnEachOfTwoGiveTheLossesOfFourRanks) {
     expect_near(how, "one");
   }
   // One node resumes a run of two, and vice versa.
-  go("--resume 2d --steps 3 -n 4");
+  EXPECT_TRUE(has(go("--resume 2d --steps 3 -n 4").output,
+                  "\n--all-reduce 2d is flat here: all processes are on one machine\n"));
   go("--resume flat --steps 3");
   EXPECT_TRUE(last_metric(in("flat"), "step", "step") == "3");
   train_on_two("--resume one --steps 3 --all-reduce flat ");
