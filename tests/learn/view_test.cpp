@@ -176,7 +176,7 @@ TEST_F(View, APageOfLayernormIsSmallAndNamesItsCase) {
   for (const Json& file : facts["versions"][0]["files"]) files.push_back(file["path"]);
   EXPECT_EQ(files,
             (std::vector<std::string>{"kernels/cuda/reduce.cuh", "kernels/layers/layernorm.cu",
-                                      "kernels/cuda/pack.cuh"}));
+                                      "kernels/cuda/pack.cuh", "kernels/cuda/ptx.cuh"}));
   EXPECT_EQ(facts["versions"][0]["main"], 1);
   for (const char* name : {"inp[", "residual[", "weight[", "out["})
     EXPECT_TRUE(has(page, "\"" + std::string(name))) << "named as the operation's arguments";
