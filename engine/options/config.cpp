@@ -178,8 +178,7 @@ std::filesystem::path checked_run(const std::filesystem::path& given) {
   namespace fs = std::filesystem;
   std::error_code error;
   const std::string wrong = "--resume " + given.string() + ": ";
-  if (!fs::exists(given, error))
-    throw UserError(wrong + "no such folder; with MODEL or --recipe a run would start there");
+  if (!fs::exists(given, error)) throw UserError(wrong + "no such folder");
   const auto is_run = [&](const fs::path& path) { return fs::exists(path / "config.json", error); };
   if (is_run(given)) return given;
   fs::path above = given.lexically_normal();

@@ -445,7 +445,9 @@ TEST_F(Resume, AConfigFileMustAgree) {
 
 TEST_F(Resume, ARecipeMustAgree) {
   const Words words{"--recipe", "cifar10_resnet34"};
-  write_text(folder_ / "config.json", config_to_json(resolve(words, DataKind::cifar)));
+  const Request request = read_request(given(words));
+  write_text(folder_ / "config.json",
+             config_to_json(resolve_options(request, request.model, DataKind::cifar)));
   EXPECT_EQ(resume(words).model, "resnet34");
   expect_refused({"--recipe", "seedlings_resnet50"}, "--recipe seedlings_resnet50: ");
 }
@@ -469,7 +471,7 @@ TEST_F(Resume, WithAModelStartsARunWhereThereIsNone) {
     EXPECT_TRUE(is_line(error_of([&] { requested(words); }), part));
   };
   refused({"vit_tiny", "--resume", "auto"}, "--resume auto needs --out DIR");
-  refused({"--resume", "auto", "--out", fresh}, "no such folder; with MODEL or --recipe a run");
+  refused({"--resume", "auto", "--out", fresh}, ": no such folder");
   refused({"vit_tiny", "--resume", fresh, "--out", "x"}, "name the run's folder twice");
 }
 
