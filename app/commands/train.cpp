@@ -72,7 +72,7 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   return train(std::move(setup), *backend, communicator.get(), cores, standard_hooks);
 }
 
-// Of a job that was started again, a new run would train from the beginning without a word.
+// A job that was started again would train from the beginning without a word.
 void refuse_to_begin_again(const CommandLine& line) {
   if (line.values.contains("resume") || line.values.contains("plan")) return;
   for (const char* const name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"})
