@@ -40,8 +40,8 @@ bool is_launched_worker();
 
 std::string name_of_machine();
 
-// Throws UserError if mpirun, mpiexec, srun or torchrun have started this process as one of several:
-// each would start a run of its own.
+// Throws UserError if mpirun, mpiexec, srun or torchrun have started this process as one of
+// several: each would start a run of its own.
 void refuse_other_launchers();
 
 // Nothing if no such variables are set. Throws UserError if they are incomplete or contradictory.
