@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::pair<std::string_view, std::string_view> usage[] = {
     {"./launcher [-n N] MODEL [options]   ", "train a model"},
-    {"./launcher [-n N] --resume DIR      ", "resume a run; with MODEL, start it if there is none"},
+    {"./launcher [-n N] --resume DIR      ", "resume a run"},
     {"./launcher COMMAND ...              ", "another command"}};
 
 constexpr Example example_lines[] = {
