@@ -14,8 +14,9 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
   const Tensor rstd = g.tensor(name + " rstd", {shape.rows}, DType::fp32);
   const int B = dim(g, inp, 0);
   const bool drops = branch.drop_path > 0;
-  const DropPath drop_path{
-      .image_rows = shape.rows / B, .layer = layer_number(g), .drop = branch.drop_path};
+  DropPath drop_path;
+  if (drops)
+    drop_path = {.image_rows = shape.rows / B, .layer = layer_number(g), .drop = branch.drop_path};
   g.grad(inp);
   if (drops)
     g.grad(residual);
@@ -38,7 +39,7 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                            .weight = r.master(weight),
                            .bias = r.master(bias),
                            .shape = shape,
-                           .drop_path = drops && r.training ? drop_path : DropPath{},
+                           .drop_path = r.training ? drop_path : DropPath{},
                            .eps = eps});
     if (tokens) r.run(TakeTokensForward{.out = r.at(taken), .inp = r.at(sum), .shape = first});
   };
@@ -56,7 +57,7 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                             .rstd = r.floats(rstd),
                             .weight = r.master(weight),
                             .shape = shape,
-                            .drop_path = drops ? drop_path : DropPath{}});
+                            .drop_path = drop_path});
   };
   // Drop path is a layer of its own.
   g.add({.name = name,

@@ -71,15 +71,20 @@ TEST(World, IsNothingWithoutVariables) {
   EXPECT_FALSE(world_from_environment());
 }
 
+// Rank 3 of 4, the second on its machine.
+void expect_last_of_two_by_two(const World& world) {
+  EXPECT_EQ(world.rank, 3);
+  EXPECT_EQ(world.size, 4);
+  EXPECT_EQ(world.local_rank, 1);
+  EXPECT_EQ(world.local_size, 2);
+}
+
 TEST(World, ReadsTorchrun) {
   const Environment given({"RANK=3", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
                            "MASTER_ADDR=node0", "MASTER_PORT=29500", "SLURM_PROCID=0"});
   const auto world = world_from_environment();
   ASSERT_TRUE(world);
-  EXPECT_EQ(world->rank, 3);
-  EXPECT_EQ(world->size, 4);
-  EXPECT_EQ(world->local_rank, 1);
-  EXPECT_EQ(world->local_size, 2);
+  expect_last_of_two_by_two(*world);
   EXPECT_FALSE(world->launched);
   EXPECT_TRUE(world->several_machines());
   EXPECT_EQ(world->host, "node0");
@@ -124,10 +129,7 @@ TEST(World, ReadsHydra) {
     const Environment given(variables);
     const auto world = world_from_environment();
     ASSERT_TRUE(world);
-    EXPECT_EQ(world->rank, 3);
-    EXPECT_EQ(world->size, 4);
-    EXPECT_EQ(world->local_rank, 1);
-    EXPECT_EQ(world->local_size, 2);
+    expect_last_of_two_by_two(*world);
     EXPECT_EQ(world->master, "hydra " + std::to_string(getppid()));
   }
   const Environment by_srun({"PMI_RANK=0", "PMI_SIZE=6", "SLURM_PROCID=1", "SLURM_NTASKS=6",
