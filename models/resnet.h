@@ -1,5 +1,5 @@
-// Residual networks (He et al. 2015) as torchvision's resnet34, resnet50 (with the stride on the
-// 3x3 convolution) and resnext50_32x4d (Xie et al. 2016).
+// Residual networks (He et al. 2015) as torchvision's resnet18 to resnet152 (with the stride on the
+// 3x3 convolution of a bottleneck block) and resnext50_32x4d (Xie et al. 2016).
 #pragma once
 #include <array>
 

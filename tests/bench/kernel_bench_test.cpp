@@ -35,8 +35,9 @@ TEST(KernelBench, MistakesAreOneLineThatNamesThem) {
   expect("--seconds", "--seconds needs a value");
   expect("--json x.json", "--json needs --model: the file has one model's table");
   expect("--model vit_tny --batch 2",
-         "unknown model 'vit_tny' (did you mean vit_tiny?); there are resnet34, resnet50, "
-         "resnext50_32x4d, vit_large, vit_large_distilled, vit_tiny, vit_tiny_distilled");
+         "unknown model 'vit_tny' (did you mean vit_tiny?); there are resnet101, resnet152, "
+         "resnet18, resnet34, resnet50, resnext50_32x4d, vit_base, vit_large, vit_large_distilled, "
+         "vit_small, vit_tiny, vit_tiny_distilled");
   expect("--model vit_tiny --filter nosuch",
          "--filter nosuch: no operation of vit_tiny has nosuch in its name");
   expect("--filter nosuch", "--filter nosuch: no operation of the models has nosuch in its name");

@@ -52,6 +52,8 @@ TEST(LayerNumber, CountsTheLayersOfFusedNodes) {
 
 TEST(Models, HaveTimmsParameterCounts) {
   EXPECT_EQ(model_graph("vit_tiny", 1, 1000).parameter_count(), 5717416u);
+  EXPECT_EQ(model_graph("vit_small", 1, 1000).parameter_count(), 22050664u);
+  EXPECT_EQ(model_graph("vit_base", 1, 1000).parameter_count(), 86567656u);
   EXPECT_EQ(model_graph("vit_large", 1, 1000).parameter_count(), 304326632u);
   EXPECT_EQ(model_graph("vit_tiny_distilled", 1, 1000).parameter_count(), 5910800u);
   EXPECT_EQ(model_graph("vit_large_distilled", 1, 1000).parameter_count(), 305353680u);

@@ -159,8 +159,11 @@ Graph graph_of(const std::string& name, int batch, int image, int parts = 1) {
 }
 
 TEST(Resnet, HasTorchvisionsParameters) {
-  for (const auto& [name, count, buffers] : {std::tuple{"resnet34", 21797672u, 17024u},
+  for (const auto& [name, count, buffers] : {std::tuple{"resnet18", 11689512u, 9600u},
+                                             {"resnet34", 21797672u, 17024u},
                                              {"resnet50", 25557032u, 53120u},
+                                             {"resnet101", 44549160u, 105344u},
+                                             {"resnet152", 60192808u, 151424u},
                                              {"resnext50_32x4d", 25028904u, 68224u}}) {
     const Graph g = graph_of(name, 2, 64);
     EXPECT_EQ(g.parameter_count(), count);

@@ -67,9 +67,9 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                   "unknown model or command 'vit_tyni' (did you mean vit_tiny?); ./launcher help "
                   "lists all\n");
   expect_refused("train vit_tyni",
-                 "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet34, "
-                 "resnet50, resnext50_32x4d, vit_large, vit_large_distilled, vit_tiny, "
-                 "vit_tiny_distilled");
+                 "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet101, "
+                 "resnet152, resnet18, resnet34, resnet50, resnext50_32x4d, vit_base, vit_large, "
+                 "vit_large_distilled, vit_small, vit_tiny, vit_tiny_distilled");
   expect_refused("vit_tiny --learning 3", "unknown option --learning" + help);
   expect_refused("vit_tiny --bach 3", "unknown option --bach (did you mean --batch?)" + help);
   expect_refused("vit_tiny --lr abc", "--lr abc: is not a number");
@@ -84,8 +84,9 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                  "--batch and --local-batch exclude each other");
   expect_refused(
       "--data cifar",
-      "no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are resnet34, resnet50, "
-      "resnext50_32x4d, vit_large, vit_large_distilled, vit_tiny, vit_tiny_distilled");
+      "no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are resnet101, "
+      "resnet152, resnet18, resnet34, resnet50, resnext50_32x4d, vit_base, vit_large, "
+      "vit_large_distilled, vit_small, vit_tiny, vit_tiny_distilled");
   expect_refused_by_all("vit_tiny --schedule constant --period-epochs 5",
                         "--period-epochs goes with --schedule cosine, not constant");
   expect_refused_by_all("vit_tiny --device cpu --precision fp32 --amp-policy 0 --amp-end 9",

@@ -62,9 +62,9 @@ TEST(Commands, AnUnknownWordSuggestsTheNearestOfModelsAndCommands) {
   EXPECT_TRUE(is_line(error({"vit_tiny_patch16_224"}),
                       "'vit_tiny_patch16_224': here it is vit_tiny (--patch-size 16 --image-size "
                       "224 are its defaults); ./launcher help"));
-  EXPECT_TRUE(is_line(error({"vit_base"}),
-                      "'vit_base': not there in barevision; nearest: vit_large (304 M), vit_tiny "
-                      "(5.7 M); ./launcher help"));
+  EXPECT_TRUE(is_line(error({"vit_huge"}),
+                      "'vit_huge': not there in barevision; nearest: vit_large (304 M), vit_base "
+                      "(86.6 M); ./launcher help"));
   EXPECT_TRUE(is_line(error({"data"}), "data: there are the commands data split, data stats"));
   EXPECT_TRUE(is_line(error({"data", "splt"}), "data stats (did you mean data split?)"));
   EXPECT_TRUE(is_line(error_of([] {

@@ -330,20 +330,21 @@ TEST(Config, ContradictionsAndUnknownModels) {
   EXPECT_TRUE(is_line(error_of([] { load_model_config("../models/vit_tiny"); }), "unknown model"));
   const auto expect_advice = [](const std::string& name, const std::string& advice) {
     EXPECT_TRUE(is_line(error_of([&] { load_model_config(name); }),
-                        "unknown model '" + name + "'" + advice + "; there are resnet34, "));
+                        "unknown model '" + name + "'" + advice + "; there are resnet101, "));
   };
-  expect_advice("vit_base_patch16_224",
-                ": not there in barevision; nearest: vit_large (304 M), vit_tiny (5.7 M)");
-  expect_advice("vit_small",
-                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
-  expect_advice("resnet18",
-                ": not there in barevision; nearest: resnet34 (21.8 M), resnet50 (25.6 M)");
-  expect_advice("resnet101",
-                ": not there in barevision; nearest: resnet50 (25.6 M), resnet34 (21.8 M)");
+  expect_advice("vit_huge_patch14_224",
+                ": not there in barevision; nearest: vit_large (304 M), vit_base (86.6 M)");
+  expect_advice("vit_medium",
+                ": not there in barevision; nearest: vit_small (22.1 M), vit_base (86.6 M)");
+  expect_advice("resnet26",
+                ": not there in barevision; nearest: resnet34 (21.8 M), resnet18 (11.7 M)");
+  expect_advice("resnet18d",
+                ": not there in barevision; nearest: resnet18 (11.7 M), resnet34 (21.8 M)");
   expect_advice("swin_tiny_patch4_window7_224.ms_in1k",
-                ": not there in barevision; nearest: vit_tiny (5.7 M), vit_large (304 M)");
+                ": not there in barevision; nearest: vit_small (22.1 M), vit_base (86.6 M)");
   expect_advice("vit_tiny_patch16_224",
                 ": here it is vit_tiny (--patch-size 16 --image-size 224 are its defaults)");
+  expect_advice("vit_base_patch16_384", ": here it is vit_base --patch-size 16 --image-size 384");
   expect_advice("hf_hub:timm/vit_large_patch32_384.orig_in21k",
                 ": here it is vit_large --patch-size 32 --image-size 384; its weights: --weights "
                 "FILE, the model.safetensors of "
@@ -356,12 +357,12 @@ TEST(Config, ContradictionsAndUnknownModels) {
                 ": here it is resnet50; its weights: --weights FILE, the model.safetensors of "
                 "huggingface.co/timm/resnet50.a1_in1k");
   expect_advice("deit_base_distilled_patch16_224",
-                ": not there in barevision; nearest: vit_large (304 M), vit_tiny (5.7 M)");
+                ": not there in barevision; nearest: vit_base (86.6 M), vit_large (304 M)");
   expect_advice("deit_tiny", ": here it is vit_tiny");
   expect_advice("resnext101_32x8d",
-                ": not there in barevision; nearest: resnext50_32x4d (25.0 M), resnet50 (25.6 M)");
-  expect_advice("resnet152.a1_in1k",
-                ": not there in barevision; nearest: resnet50 (25.6 M), resnet34 (21.8 M)");
+                ": not there in barevision; nearest: resnext50_32x4d (25.0 M), resnet152 (60.2 M)");
+  expect_advice("resnet200d.ra2_in1k",
+                ": not there in barevision; nearest: resnet152 (60.2 M), resnet101 (44.5 M)");
   expect_advice("vit_tiny_patch16_clip_224", "");
 }
 
