@@ -25,6 +25,9 @@ HERE = pathlib.Path(__file__).parent
 MODELS = {
     "vit_tiny_224": dict(model="vit_tiny", image_size=224, patch_size=16, classes=1000, batch=2),
     "vit_tiny_32": dict(model="vit_tiny", image_size=32, patch_size=4, classes=10, batch=3),
+    "vit_small_3_blocks": dict(model="vit_small", image_size=56, patch_size=8, classes=10, batch=3, depth=3),
+    "vit_base_2_blocks": dict(model="vit_base", image_size=224, patch_size=16, classes=10, batch=2, depth=2),
+    "vit_base_384_2_blocks": dict(model="vit_base", image_size=384, patch_size=16, classes=10, batch=1, depth=2),
     "vit_large_2_blocks": dict(model="vit_large", image_size=64, patch_size=16, classes=10, batch=2, depth=2),
     "vit_tiny_dropout": dict(
         model="vit_tiny", image_size=32, patch_size=8, classes=10, batch=3, depth=3, drop_rate=0.3, pos_drop_rate=0.1,
@@ -38,9 +41,12 @@ MODELS = {
     "vit_tiny_pre_logits": dict(
         model="vit_tiny", image_size=24, patch_size=8, classes=7, batch=3, depth=2, representation_size=56,
     ),
+    "resnet18": dict(model="resnet18", image_size=36, classes=10, batch=3),
     "resnet34": dict(model="resnet34", image_size=68, classes=10, batch=4),
     "resnet34_4_blocks": dict(model="resnet34", image_size=45, classes=10, batch=4, layers=[1, 1, 1, 1]),
     "resnet50_5_blocks": dict(model="resnet50", image_size=33, classes=10, batch=3, layers=[2, 1, 1, 1]),
+    "resnet101_6_blocks": dict(model="resnet101", image_size=33, classes=10, batch=3, layers=[1, 1, 3, 1]),
+    "resnet152_7_blocks": dict(model="resnet152", image_size=36, classes=10, batch=3, layers=[1, 2, 3, 1]),
     "resnext50_5_blocks": dict(model="resnext50_32x4d", image_size=35, classes=10, batch=3, layers=[2, 1, 1, 1]),
 }
 LEAST_MARGIN = 0.9

@@ -9,6 +9,8 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 
 TIMM = {
     "vit_tiny": "vit_tiny_patch16_224",
+    "vit_small": "vit_small_patch16_224",
+    "vit_base": "vit_base_patch16_224",
     "vit_large": "vit_large_patch16_224",
     "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
     "vit_large_distilled": "deit_base_distilled_patch16_224",
@@ -16,8 +18,11 @@ TIMM = {
 # Sizes that timm doesn't have.
 SIZES = {"vit_large_distilled": dict(embed_dim=1024, depth=24, num_heads=16)}
 TORCHVISION = {
+    "resnet18": dict(block=BasicBlock, layers=[2, 2, 2, 2]),
     "resnet34": dict(block=BasicBlock, layers=[3, 4, 6, 3]),
     "resnet50": dict(block=Bottleneck, layers=[3, 4, 6, 3]),
+    "resnet101": dict(block=Bottleneck, layers=[3, 4, 23, 3]),
+    "resnet152": dict(block=Bottleneck, layers=[3, 8, 36, 3]),
     "resnext50_32x4d": dict(block=Bottleneck, layers=[3, 4, 6, 3], groups=32, width_per_group=4),
 }
 NAMES = [*TIMM, *TORCHVISION]

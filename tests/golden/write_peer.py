@@ -4,7 +4,7 @@ on request, its logits for the golden pictures in evaluation. A model with runni
 one batch.
 
   write_peer.py MODEL OUT.safetensors [--image-size 224 --patch-size 16 --classes 1000 --batch 2]
-                [--layers 1 1 1 1] [--representation-size 0] [--images OUT.raw --logits OUT.raw]
+                [--depth 2] [--layers 1 1 1 1] [--representation-size 0] [--images OUT.raw --logits OUT.raw]
 """
 
 import argparse
@@ -25,6 +25,7 @@ def main():
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--patch-size", type=int, default=16)
     parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--depth", type=int, help="blocks of a ViT")
     parser.add_argument("--layers", type=int, nargs=4, help="blocks of each stage of a residual network")
     parser.add_argument("--representation-size", type=int, default=0, help="features of a layer before a ViT's head")
     parser.add_argument("--batch", type=int, default=2)
@@ -34,7 +35,9 @@ def main():
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
-    model = peer_models.create(args.model, args.classes, args.image_size, args.patch_size, None, args.layers, args.representation_size)
+    model = peer_models.create(
+        args.model, args.classes, args.image_size, args.patch_size, args.depth, args.layers, args.representation_size
+    )
     pixels = formula.images(args.batch, args.image_size)
     images = ((torch.from_numpy(pixels).float() / 255 - 0.5) / 0.5).permute(0, 3, 1, 2)
     with torch.no_grad():

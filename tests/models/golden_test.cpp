@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "engine/files/weights.h"
+#include "engine/options/model_config.h"
 #include "engine/setup/device.h"
 #include "kernels/cpu/backend.h"
 #include "nlohmann/json.hpp"
@@ -134,19 +135,35 @@ std::string title(const testing::TestParamInfo<GoldenCase>& chosen) {
 }
 INSTANTIATE_TEST_SUITE_P(
     Models, Golden,
-    testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32", "vit_large_2_blocks",
+    testing::ValuesIn(cases_of({"vit_tiny_224", "vit_tiny_32", "vit_small_3_blocks",
+                                "vit_base_2_blocks", "vit_base_384_2_blocks", "vit_large_2_blocks",
                                 "vit_tiny_dropout", "vit_tiny_distilled",
-                                "vit_tiny_distilled_dropout", "vit_tiny_pre_logits", "resnet34",
-                                "resnet34_4_blocks", "resnet50_5_blocks", "resnext50_5_blocks"})),
+                                "vit_tiny_distilled_dropout", "vit_tiny_pre_logits", "resnet18",
+                                "resnet34", "resnet34_4_blocks", "resnet50_5_blocks",
+                                "resnet101_6_blocks", "resnet152_7_blocks", "resnext50_5_blocks"})),
     title);
 INSTANTIATE_TEST_SUITE_P(Models, GoldenEvaluation,
                          testing::ValuesIn(cases_of({"vit_tiny_distilled_dropout"})), title);
 INSTANTIATE_TEST_SUITE_P(Models, GoldenStatistics,
-                         testing::ValuesIn(cases_of({"resnet34", "resnet34_4_blocks",
-                                                     "resnet50_5_blocks", "resnext50_5_blocks"})),
+                         testing::ValuesIn(cases_of({"resnet18", "resnet34", "resnet34_4_blocks",
+                                                     "resnet50_5_blocks", "resnet101_6_blocks",
+                                                     "resnet152_7_blocks", "resnext50_5_blocks"})),
                          title);
 
-// A model of each kind, loaded by PyTorch and back.
+// A golden file's model, or a whole one on small images.
+Model peer_model(const std::string& name) {
+  if (std::filesystem::exists("tests/golden/" + name + ".json")) return read_model(name);
+  Model whole;
+  whole.model = name;
+  whole.image_size = 48;
+  whole.patch_size = load_model_config(name).patch_size;
+  whole.classes = whole.options.classes = 10;
+  whole.batch = 2;
+  whole.sizes = "{}";
+  return whole;
+}
+
+// A model of each kind and the whole larger ones, loaded by PyTorch and back.
 class Peer : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -165,7 +182,7 @@ class Peer : public testing::TestWithParam<const char*> {
 
   static constexpr const char* python = "build/peers/bin/python";
   TemporaryFolder folder_;
-  Model model_ = read_model(GetParam());
+  Model model_ = peer_model(GetParam());
 };
 
 TEST_P(Peer, LoadsOurWeightsAndGivesOurLogits) {
@@ -197,7 +214,9 @@ TEST_P(Peer, ItsWeightsGiveItsLogitsHere) {
   if (const int features = model_.options.representation_size)
     command += " --representation-size " + std::to_string(features);
   if (model_.patch_size) command += " --patch-size " + std::to_string(model_.patch_size);
-  if (const auto sizes = nlohmann::json::parse(model_.sizes); sizes.contains("layers")) {
+  const auto sizes = nlohmann::json::parse(model_.sizes);
+  if (sizes.contains("depth")) command += " --depth " + sizes["depth"].dump();
+  if (sizes.contains("layers")) {
     command += " --layers";
     for (const int n : sizes["layers"]) command += " " + std::to_string(n);
   }
@@ -212,18 +231,20 @@ TEST_P(Peer, ItsWeightsGiveItsLogitsHere) {
   ours.parameters().set_weights(fit.tensors);
   ours.evaluate();
 
-  std::vector<float> expected(model_.logits.size());
+  const auto logits = ours.logits();
+  std::vector<float> expected(logits.size());
   std::ifstream(folder_ / "logits", std::ios::binary)
       .read(reinterpret_cast<char*>(expected.data()),
             static_cast<std::streamsize>(expected.size() * sizeof(float)));
-  const auto logits = ours.logits();
   for (size_t i = 0; i < logits.size(); ++i)
     EXPECT_NEAR(logits[i], expected[i], 1e-5) << "logit " << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Peer,
                          testing::Values("vit_tiny_32", "vit_tiny_distilled", "vit_tiny_pre_logits",
-                                         "resnet34_4_blocks", "resnext50_5_blocks"),
+                                         "vit_small", "vit_base", "vit_base_384_2_blocks",
+                                         "resnet18", "resnet34_4_blocks", "resnet101", "resnet152",
+                                         "resnext50_5_blocks"),
                          [](const auto& chosen) { return std::string(chosen.param); });
 
 }  // namespace
