@@ -18,6 +18,8 @@ import torchvision
 
 TIMM_NAMES = {
     "vit_tiny": "vit_tiny_patch16_224",
+    "vit_small": "vit_small_patch16_224",
+    "vit_base": "vit_base_patch16_224",
     "vit_large": "vit_large_patch16_224",
     "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
 }
