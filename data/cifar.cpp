@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/file.h"
+#include "data/folder_scan.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -18,6 +19,7 @@ constexpr int class_count = 10;
 constexpr uint64_t max_meta_bytes = 64 << 10;
 const char* const meta_file = "batches.meta.txt";
 const char* const test_file = "test_batch.bin";
+const char* const unpacked_folder = "cifar-10-batches-bin";  // in the archive
 
 bool exists(const std::string& path) {
   std::error_code ignored;  // an inaccessible file is reported when it is read
@@ -136,7 +138,18 @@ bool is_cifar_folder(const std::string& path) {
   return exists(path + "/" + meta_file) || exists(path + "/" + test_file) || last_batch(path) > 0;
 }
 
-DataSets open_cifar(const DataOptions& options) {
+std::string cifar_folder(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return "";
+  if (is_cifar_folder(path)) return path;
+  const std::vector<fs::path> inner = folders_in(path);
+  const bool alone = inner.size() == 1 && inner[0].filename() == unpacked_folder;
+  return alone && is_cifar_folder(inner[0]) ? inner[0].string() : "";
+}
+
+DataSets open_cifar(const DataOptions& given) {
+  DataOptions options = given;
+  options.path = cifar_folder(given.path);
   ClassList classes = order_classes(class_names(options.path + "/" + meta_file), options);
   std::vector<RecordFile> train = read_train(options.path), val;
   const std::string test = options.path + "/" + test_file;

@@ -55,7 +55,7 @@ DataKind data_kind(std::string path) {
     throw DataError("--data " + path + ": can't be read: " + error.message());
   if (is_records(path)) return DataKind::photos;
   if (!fs::is_directory(status)) throw DataError("--data " + path + ": " + refusal_of_file(path));
-  return is_cifar_folder(path) ? DataKind::cifar : DataKind::photos;
+  return cifar_folder(path).empty() ? DataKind::photos : DataKind::cifar;
 }
 
 DataSets open_dataset(const DataOptions& given) {

@@ -1,5 +1,6 @@
 // Data sets, the source of images and labels. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
+//   the folder above         if cifar-10-batches-bin is the only folder in it
 //   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or
 //                            the folder `val`; each with one folder per class. train/ alone:
 //                            split

@@ -29,6 +29,8 @@ inline const std::string cifar_archive =
     "cifar-10-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
 inline const std::string cifar_for_python = "this is CIFAR-10 for Python; take " + cifar_archive;
 bool is_cifar_folder(const std::string& path);
+// The folder with CIFAR's files: the path, or the only folder in it; empty: neither is.
+std::string cifar_folder(const std::string& path);
 
 std::string lower_case(std::string text);
 

@@ -134,6 +134,9 @@ TEST_F(DataCheckTest, OfCifar) {
   EXPECT_EQ(found.val_in_train, 1);
   EXPECT_EQ(found.classes[0].name, "airplane");
   EXPECT_EQ(found.classes[1].train, 2);
+  fs::create_directories(in("above"));
+  fs::create_directory_symlink("..", in("above/cifar-10-batches-bin"));
+  EXPECT_EQ(check(in("above")).images, 15);
 }
 
 TEST_F(DataCheckTest, Refuses) {

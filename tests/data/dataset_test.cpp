@@ -261,6 +261,7 @@ TEST(Dataset, RefusedFolders) {
   expect_refused({.path = above.path()}, {above / "cifar-10-batches-py: " + for_python});
   fs::remove_all(above / "cifar-10-batches-py");
   write_text(above / "cifar-10-batches-bin/data_batch_1.bin", "x");
+  fs::create_directories(above / "others");
   const std::string deeper = above / "cifar-10-batches-bin";
   expect_refused({.path = above.path()}, {deeper + ": CIFAR-10, which needs --data " + deeper});
   for (const char* name : {"cifar-10-python.tar.gz", "cifar-10-binary.tar.gz", "photos.zip"})
@@ -292,6 +293,21 @@ TEST(Dataset, Cifar) {
   EXPECT_EQ(open(folder.path()).classes[9], "j");
   write_text(folder / "batches.meta.txt", "a\nb\n");
   expect_refused({.path = folder.path()}, {"batches.meta.txt", "2 class names"});
+}
+
+TEST(Dataset, CifarInTheFolderAbove) {
+  TemporaryFolder above;
+  const std::string folder = above / "cifar-10-batches-bin";
+  write_file(folder + "/data_batch_1.bin", cifar_records(5, 0));
+  write_file(folder + "/test_batch.bin", cifar_records(3, 0));
+  write_text(above / "cifar-10-binary.tar.gz", "x");
+  const DataSets inner = open(folder), sets = open(above.path() + "/");
+  EXPECT_EQ(sets.kind, DataKind::cifar);
+  EXPECT_EQ(sets.fingerprint, inner.fingerprint);
+  EXPECT_EQ(sets.description, "CIFAR-10, 5 train, 3 val, 10 classes");
+  EXPECT_EQ(sets.train->name(4), folder + "/data_batch_1.bin record 4");
+  fs::rename(folder, above / "renamed");
+  expect_refused({.path = above.path()}, {"needs --data " + (above / "renamed")});
 }
 
 TEST(Dataset, RefusedCifar) {

@@ -346,6 +346,10 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
 TEST_F(RecordCommands, CifarIsUnpacked) {
   make_cifar(in("cifar"), 20, 10);
   EXPECT_EQ(go("data unpack cifar png").output, "png: 30 pictures\n");
+  make_cifar(in("above/cifar-10-batches-bin"), 20, 10);
+  EXPECT_EQ(go("data unpack above again").output, "again: 30 pictures\n");
+  EXPECT_EQ(files_of("again"), files_of("png"));
+  expect_refused("data split above new", "CIFAR-10's files have a validation set of their own");
   const DataSets of_files = open_dataset({.path = in("png")}),
                  of_cifar = open_dataset({.path = in("cifar")});
   ASSERT_EQ(of_files.train->size(), 20);
