@@ -21,16 +21,26 @@ std::string without_slash(std::string path) {
   return path;
 }
 
+// How to get the data that a missing folder's name asks for.
+std::string way_to_cifar(const std::string& path) {
+  const std::string name = lower_case(path);
+  const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  if (has("cifar100") || has("cifar-100"))
+    return "; CIFAR-100 is " + cifar_archive("CIFAR-100") + ", to be unpacked";
+  return has("cifar") ? "; ./launcher data fetch cifar10 downloads CIFAR-10" : "";
+}
+
 // The reason why a file can't be --data.
 std::string refusal_of_file(const std::string& path) {
   const std::string name = lower_case(fs::path(path).filename().string());
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
-  if (has("cifar-10") && has("python")) return cifar_for_python;
+  if (has("cifar-100") && has("python")) return cifar_for_python("CIFAR-100");
+  if (has("cifar-10") && has("python")) return cifar_for_python("CIFAR-10");
   for (const char* archive : {".tar", ".tgz", ".zip"})
     if (has(archive)) return "is an archive; unpack it and give its folder";
   if (has(".index"))
     return "is not an index of records: it doesn't begin with '# barevision index'";
-  return "is a file; give the folder of class folders or of CIFAR-10's .bin files";
+  return "is a file; give the folder of class folders or of CIFAR's .bin files";
 }
 
 }  // namespace
@@ -47,10 +57,7 @@ DataKind data_kind(std::string path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
-    throw DataError("--data " + path + ": no such folder" +
-                    (lower_case(path).find("cifar") == path.npos
-                         ? ""
-                         : "; ./launcher data fetch cifar10 downloads CIFAR-10"));
+    throw DataError("--data " + path + ": no such folder" + way_to_cifar(path));
   if (!fs::exists(status))
     throw DataError("--data " + path + ": can't be read: " + error.message());
   if (is_records(path)) return DataKind::photos;

@@ -1,6 +1,7 @@
 // Data sets, the source of images and labels. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
-//   the folder above         if cifar-10-batches-bin is the only folder in it
+//   CIFAR-100 binary folder  train.bin, test.bin, fine_label_names.txt; the fine labels
+//   the folder above         if cifar-10-batches-bin or cifar-100-binary is its only folder
 //   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or
 //                            the folder `val`; each with one folder per class. train/ alone:
 //                            split

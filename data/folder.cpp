@@ -21,13 +21,17 @@ struct Part {
   std::vector<ClassFolder> classes;
 };
 
-// Refuses CIFAR-10 in a form that isn't read, or in a subfolder.
+// Refuses CIFAR in a form that isn't read, or in a subfolder.
 void refuse_cifar(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder / "data_batch_1", error))
-    throw DataError(folder.string() + ": " + cifar_for_python);
-  if (is_cifar_folder(folder.string()))
-    throw DataError(folder.string() + ": CIFAR-10, which needs --data " + folder.string());
+  const auto has = [&](const char* file) {
+    std::error_code error;
+    return fs::is_regular_file(folder / file, error);
+  };
+  if (has("data_batch_1")) throw DataError(folder.string() + ": " + cifar_for_python("CIFAR-10"));
+  if (has("train") && has("test") && has("meta"))
+    throw DataError(folder.string() + ": " + cifar_for_python("CIFAR-100"));
+  if (const std::string name = cifar_name(folder); !name.empty())
+    throw DataError(folder.string() + ": " + name + ", which needs --data " + folder.string());
 }
 
 ClassFolder require_images(ClassFolder found, const fs::path& folder) {
@@ -44,8 +48,7 @@ Part scan_part(const fs::path& root, const fs::path& path) {
   if (folders.empty()) refuse_cifar(path);
   if (folders.empty())
     throw DataError(part.path +
-                    ": no class folders in it (nor train/ and val/, nor CIFAR-10's "
-                    "data_batch_1.bin)");
+                    ": no class folders in it (nor train/ and val/, nor CIFAR's .bin files)");
   for (const fs::path& folder : folders)
     part.classes.push_back(require_images(scan_class(root, folder), folder));
   if (part.classes.size() < 2)

@@ -25,14 +25,19 @@ struct ImageFile {
 };
 std::unique_ptr<Dataset> image_files(std::string root, std::vector<ImageFile>);
 
-inline const std::string cifar_archive =
-    "cifar-10-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
-inline const std::string cifar_for_python = "this is CIFAR-10 for Python; take " + cifar_archive;
-bool is_cifar_folder(const std::string& path);
+std::string lower_case(std::string text);
+
+inline std::string cifar_archive(const std::string& name) {
+  return lower_case(name) + "-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
+}
+// The refusal of the form that isn't read.
+inline std::string cifar_for_python(const std::string& name) {
+  return "this is " + name + " for Python; take " + cifar_archive(name);
+}
+// "CIFAR-10" or "CIFAR-100" if the folder has files of these; or empty.
+std::string cifar_name(const std::string& folder);
 // The folder with CIFAR's files: the path, or the only folder in it; empty: neither is.
 std::string cifar_folder(const std::string& path);
-
-std::string lower_case(std::string text);
 
 // Classes in the order of --classes, which may be their number or all their names in any order.
 struct ClassList {

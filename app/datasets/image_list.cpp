@@ -189,8 +189,7 @@ class ListParser {
 
 ImageList list_folder(const std::string& folder, const ListOptions& options) {
   if (data_kind(folder) == DataKind::cifar)
-    throw DataError(folder +
-                    ": CIFAR-10's files; ./launcher data unpack makes class folders of them");
+    throw DataError(folder + ": CIFAR's files; ./launcher data unpack makes class folders of them");
   const PartFolders parts = find_parts(folder);
   if (!parts.val.empty())
     throw DataError(folder + ": has " + parts.val.filename().string() +

@@ -38,7 +38,7 @@ void make_link(const std::string& from, const fs::path& to) {
 
 SplitPlan plan_split(const std::string& path, double val_fraction, uint64_t seed) {
   if (data_kind(path) == DataKind::cifar)
-    throw DataError(path + ": CIFAR-10's files have a validation set of their own");
+    throw DataError(path + ": CIFAR's files have a validation set of their own");
   if (is_records(path))
     throw DataError(path +
                     ": records, which training splits by itself (--val-fraction); data unpack "

@@ -127,7 +127,7 @@ std::optional<Unpacked> unpack_records(const std::string& path, const fs::path& 
                                        const std::function<bool(int64_t, int64_t)>& go_on) {
   Unpacker unpacker(folder, skip_bad, go_on);
   const bool cifar = data_kind(path) == DataKind::cifar;
-  if (!cifar && !is_records(path)) throw DataError(path + ": neither records nor CIFAR-10's files");
+  if (!cifar && !is_records(path)) throw DataError(path + ": neither records nor CIFAR's files");
   if (cifar ? !unpacker.cifar(path) : !unpacker.records(path)) return {};
   return std::move(unpacker.result);
 }

@@ -1,4 +1,4 @@
-// Turns the pictures in records, or in CIFAR-10's files, into files.
+// Turns the pictures in records, or in CIFAR's files, into files.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,7 +13,7 @@ struct Unpacked {
   std::string first_skipped = {};
 };
 // Writes into `folder`, which must exist: CLASS/NAME, or photos with objects under their own names;
-// with two parts, in train/ and val/. Records give the original files, CIFAR-10 gives PNG. Returns
+// with two parts, in train/ and val/. Records give the original files, CIFAR gives PNG. Returns
 // nothing if `go_on`, called with the number of finished pictures, returns false. Throws DataError,
 // RunError.
 std::optional<Unpacked> unpack_records(const std::string& path, const std::filesystem::path& folder,

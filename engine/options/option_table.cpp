@@ -40,8 +40,8 @@ constexpr Uses weights_path = {
 
 constexpr OptionRow data_rows[] = {
     {"data", "PATH", of<&O::data>,
-     "a CIFAR-10 binary folder, a folder with train/ and val/, a folder of class folders, records "
-     "(NAME.index, or a folder of TFRecords), or 'synthetic' (random pixels, for speed tests); "
+     "the binary files of CIFAR-10 or CIFAR-100 (their folder, or the one above it), a folder with "
+     "train/ and val/, a folder of class folders, records (NAME.index, or a folder of TFRecords), or 'synthetic' (random pixels, for speed tests); "
      "default: the built-in images, drawn on the fly",
      any, data_path},
     {"val", "DIR", of<&O::val>,
@@ -71,7 +71,7 @@ constexpr OptionRow data_rows[] = {
     {"train_crop", "", of<&O::train_crop>,
      "random-resized: by --scale and --ratio; padded: scaled as for evaluation, a black frame of "
      "--padding, cropped at random; pad-if-needed: not scaled, framed where smaller, cropped at "
-     "random; none: as for evaluation; default: random-resized for photos, padded for CIFAR-10, "
+     "random; none: as for evaluation; default: random-resized for photos, padded for CIFAR, "
      "none for drawn images"},
     {"scale", "A,B", of<&O::scale>, "area of random-resized crops, as fractions of the image's",
      share},

@@ -32,4 +32,21 @@ inline std::vector<uint8_t> cifar_records(int count, int first) {
   return bytes;
 }
 
+// CIFAR-100 records: record i has the fine label (first + i) % 100, of coarse label 19.
+inline std::vector<uint8_t> cifar100_records(int count, int first) {
+  std::vector<uint8_t> bytes;
+  for (int i = first; i < first + count; ++i) {
+    bytes.insert(bytes.end(), {19, static_cast<uint8_t>(i % 100)});
+    for (int p = 0; p < 3072; ++p) bytes.push_back(static_cast<uint8_t>(i + p * (p / 1024 + 1)));
+  }
+  return bytes;
+}
+
+// fine_label_names.txt, with the empty line at its end that the original has.
+inline std::string cifar100_names() {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "kind_" + std::to_string(i) + "\n";
+  return text + "\n";
+}
+
 }  // namespace bv::test

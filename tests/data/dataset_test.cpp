@@ -326,6 +326,57 @@ TEST(Dataset, RefusedCifar) {
   expect_refused({.path = folder.path()}, {"data_batch_2.bin", "6145", "3073"});
 }
 
+TEST(Dataset, Cifar100) {
+  TemporaryFolder above;
+  const std::string folder = above / "cifar-100-binary";
+  write_file(folder + "/train.bin", cifar100_records(70, 20));
+  write_file(folder + "/test.bin", cifar100_records(3, 0));
+  write_text(folder + "/fine_label_names.txt", cifar100_names());
+  write_text(folder + "/coarse_label_names.txt", "fish\n");
+  for (const std::string& path : {folder, above.path()}) {
+    const DataSets sets = open(path);
+    EXPECT_EQ(sets.kind, DataKind::cifar);
+    EXPECT_EQ(sets.description, "CIFAR-100, 70 train, 3 val, 100 classes");
+    EXPECT_EQ(sets.train->label(65), 85);
+    EXPECT_EQ(sets.val->label(2), 2);
+    EXPECT_EQ(sets.classes[85], "kind_85");
+    EXPECT_EQ(sets.train->name(65), folder + "/train.bin record 65");
+    const Image image = sets.train->image(65, 0);
+    for (int c = 0; c < 3; ++c)
+      for (int p : {0, 1, 31, 32, 1023})
+        EXPECT_EQ(image.pixels[3 * p + c], uint8_t(85 + (1024 * c + p) * (c + 1)));
+  }
+}
+
+TEST(Dataset, RefusedCifar100) {
+  TemporaryFolder folder;
+  const auto refused = [&](const std::string& part) {
+    expect_refused({.path = folder.path()}, {part});
+  };
+  write_text(folder / "fine_label_names.txt", cifar100_names());
+  refused("train.bin: missing; it is CIFAR-100's training set");
+  write_file(folder / "train.bin", cifar_records(3, 0));
+  refused("train.bin: its size, 9219 bytes, is not a multiple of 3074, the size of a CIFAR-100 ");
+  auto bytes = cifar100_records(2, 0);
+  bytes[3075] = 100;
+  write_file(folder / "train.bin", bytes);
+  refused("train.bin: record 1 has label 100, above 99; is it a CIFAR-100 file?");
+  write_file(folder / "train.bin", cifar100_records(2, 0));
+  refused("test.bin: missing; it is CIFAR-100's validation set");
+  write_file(folder / "test.bin", cifar100_records(2, 0));
+  write_text(folder / "fine_label_names.txt", "a\nb\n");
+  refused("fine_label_names.txt: has 2 class names, not 100");
+  fs::remove(folder / "fine_label_names.txt");
+  refused("fine_label_names.txt: missing; it names the classes of CIFAR-100");
+  TemporaryFolder python;
+  for (const char* file : {"train", "test", "meta"}) write_text(python / file, "pickle");
+  const std::string archive = "cifar-100-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
+  expect_refused({.path = python.path()}, {"this is CIFAR-100 for Python; take " + archive});
+  write_text(python / "cifar-100-python.tar.gz", "x");
+  expect_refused({.path = python / "cifar-100-python.tar.gz"}, {"CIFAR-100 for Python"});
+  expect_refused({.path = python / "cifar100"}, {"no such folder; CIFAR-100 is " + archive});
+}
+
 TEST(Dataset, BuiltinMosaics) {
   const DataSets sets = open("");
   EXPECT_EQ(sets.kind, DataKind::builtin);

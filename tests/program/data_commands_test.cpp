@@ -85,8 +85,8 @@ TEST_F(DataCommands, SplitRefuses) {
   expect_refused("data split nowhere out", "nowhere: no such file or folder");
   expect_refused("data split flat/1.ppm out", "flat/1.ppm: is a file where a folder is expected");
   expect_refused("data split flat out",
-                 "flat: no class folders in it (nor train/ and val/, nor CIFAR-10's "
-                 "data_batch_1.bin)");
+                 "flat: no class folders in it (nor train/ and val/, nor CIFAR's "
+                 ".bin files)");
   expect_refused("data split photos single", "DST single exists; name a new folder");
   expect_refused("data split photos photos/out",
                  "DST photos/out is inside SRC, where it would be a class");
@@ -97,8 +97,7 @@ TEST_F(DataCommands, SplitRefuses) {
   expect_refused("data split single out",
                  "single/class1: has one image; to be in train/ and in val/ a class needs two");
   expect_refused("data split parts out", "parts: is split already, it has val/");
-  expect_refused("data split cifar out",
-                 "cifar: CIFAR-10's files have a validation set of their own");
+  expect_refused("data split cifar out", "cifar: CIFAR's files have a validation set of their own");
 }
 
 // Limits file sizes, like a full disk.
@@ -126,8 +125,8 @@ TEST_F(DataCommands, StatsArePrintedAsOptions) {
             "[0.3535533905932738,0,0]},\"of_all_pixels\":{\"mean\":[0.75,0,0.2],\"std\":"
             "[0.43301270189221935,0,0]}}\n");
   expect_refused("data stats photos/a",
-                 "photos/a: no class folders in it (nor train/ and val/, nor CIFAR-10's "
-                 "data_batch_1.bin)");
+                 "photos/a: no class folders in it (nor train/ and val/, nor CIFAR's "
+                 ".bin files)");
   write_text(in("photos/a/0.ppm"), "");
   write_text(in("photos/b/9.ppm"), "P6 9 9 255 ");
   expect_refused("data stats photos",

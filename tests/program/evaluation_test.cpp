@@ -189,8 +189,8 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   write_text(in("twice.txt"), "a\nb\nc\nd\ne\ne\n");
 
   expect_refused("eval run --data flat",
-                 "flat: no class folders in it (nor train/ and val/, nor CIFAR-10's "
-                 "data_batch_1.bin); images without labels are for ./launcher predict");
+                 "flat: no class folders in it (nor train/ and val/, nor CIFAR's "
+                 ".bin files); images without labels are for ./launcher predict");
   expect_refused("eval run --data others",
                  "others: its classes (class0, daisy) are not those of " + weights +
                      " (class0, class1, class2, class3, class4, ...); --classes FILE says what "

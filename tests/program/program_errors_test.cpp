@@ -130,10 +130,10 @@ TEST_F(ProgramErrors, OfTheData) {
   expect_refused(data + "nowhere", "--data nowhere: no such folder");
   expect_refused(data + "cifar/test_batch.bin",
                  "--data cifar/test_batch.bin: is a file; give the folder of class folders or of "
-                 "CIFAR-10's .bin files");
+                 "CIFAR's .bin files");
   expect_refused_by_all(data + "empty",
                         "empty: no class folders in it (nor train/ and val/, nor "
-                        "CIFAR-10's data_batch_1.bin)");
+                        "CIFAR's .bin files)");
   expect_refused(data + "one",
                  "one: has one class, 'class0'; at least two class folders are needed");
   expect_refused(data + "hollow",

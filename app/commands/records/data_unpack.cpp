@@ -1,4 +1,4 @@
-// data unpack PATH DIR: turns records, or CIFAR-10's files, into class folders.
+// data unpack PATH DIR: turns records, or CIFAR's files, into class folders.
 #include <cstdio>
 
 #include "app/commands/commands.h"
@@ -19,7 +19,7 @@ struct UnpackOptions {
 };
 constexpr OptionRow rows[] = {
     positional("path", "PATH", field<&UnpackOptions::path>,
-               "a folder of records or NAME.index, or CIFAR-10's folder"),
+               "a folder of records or NAME.index, or CIFAR's folder"),
     positional("dir", "DIR", field<&UnpackOptions::dir>,
                "new folder for CLASS/NAME, or the photos of COCO's objects; of a "
                "split for train/ and val/"),
@@ -54,7 +54,7 @@ constinit const Command data_unpack_command = {
     .name = "data unpack",
     .usage = "PATH DIR",
     .summary =
-        "write the images in records as files, as they were packed; those of CIFAR-10 as PNG, so "
+        "write the images in records as files, as they were packed; those of CIFAR as PNG, so "
         "that other programs and data list can read them",
     .own = rows,
     .takes = {},

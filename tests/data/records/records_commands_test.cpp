@@ -349,13 +349,13 @@ TEST_F(RecordCommands, CifarIsUnpacked) {
   make_cifar(in("above/cifar-10-batches-bin"), 20, 10);
   EXPECT_EQ(go("data unpack above again").output, "again: 30 pictures\n");
   EXPECT_EQ(files_of("again"), files_of("png"));
-  expect_refused("data split above new", "CIFAR-10's files have a validation set of their own");
+  expect_refused("data split above new", "CIFAR's files have a validation set of their own");
   const DataSets of_files = open_dataset({.path = in("png")}),
                  of_cifar = open_dataset({.path = in("cifar")});
   ASSERT_EQ(of_files.train->size(), 20);
   EXPECT_EQ(of_files.classes, of_cifar.classes);
   EXPECT_EQ(of_files.train->image(0, 0).pixels, of_cifar.train->image(0, 0).pixels);
-  expect_refused("data unpack photos new", "photos: neither records nor CIFAR-10's files");
+  expect_refused("data unpack photos new", "photos: neither records nor CIFAR's files");
 }
 
 }  // namespace
