@@ -76,6 +76,11 @@ DataSets open_dataset(const DataOptions& given) {
   if (!options.val.empty() && kind != DataKind::photos)
     throw DataError("--val " + options.val +
                     ": goes with --data of folders of images or of records");
+  if (!options.class_names.empty() && !is_records(options.path))
+    throw DataError("--class-names " + options.class_names +
+                    ": is for records whose labels have no names; " +
+                    (options.path.empty() ? "the built-in data" : options.path) +
+                    " has its own; leave the option out");
   if (kind == DataKind::builtin) return open_builtin(options);
   if (kind == DataKind::synthetic) return open_synthetic(options);
   if (kind == DataKind::cifar) return open_cifar(options);

@@ -79,6 +79,7 @@ struct DataOptions {
   std::vector<std::string> classes;  // names, or their number as text
   // The order of the classes, if `classes` is empty and these are the same names.
   std::vector<std::string> class_order = {};
+  std::string class_names = {};   // a file of names for records whose labels have none
   bool skip_bad_records = false;  // skip bad records without an index, with a note
 };
 // The kind of data at a path. Throws DataError if it is not data.

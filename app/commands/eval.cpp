@@ -51,11 +51,11 @@ constexpr OptionRow rows[] = {
     finished_model_row<EvalOptions>,
     finished_classes_row<EvalOptions>};
 constexpr std::string_view takes[] = {
-    "data",          "val",       "val_fraction", "split_seed",    "image_size",   "mean",
-    "std",           "crop_mode", "crop_pct",     "interpolation", "on_bad_image", "patch_size",
-    "batch",         "nproc",     "nnodes",       "node_rank",     "master_addr",  "master_port",
-    "device",        "precision", "kernels",      "conv",          "workers",      "timeout",
-    "oversubscribe", "no_graph"};
+    "data",        "val",           "val_fraction", "split_seed", "class_names",   "image_size",
+    "mean",        "std",           "crop_mode",    "crop_pct",   "interpolation", "on_bad_image",
+    "patch_size",  "batch",         "nproc",        "nnodes",     "node_rank",     "master_addr",
+    "master_port", "device",        "precision",    "kernels",    "conv",          "workers",
+    "timeout",     "oversubscribe", "no_graph"};
 
 std::string some_names(std::span<const std::string> names) {
   constexpr size_t most = 5;

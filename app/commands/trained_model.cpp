@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "app/commands/processes.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "data/class_names.h"
 #include "engine/console/progress_line.h"
 #include "engine/model/memory.h"
 #include "engine/options/augmentation.h"
@@ -63,7 +63,10 @@ RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
     o.nproc.reset();
     o.batch.reset();
   }
-  if (line.values.contains("data")) o.val.clear();  // the run's --val belongs to the run's --data
+  if (line.values.contains("data")) {  // the run's belong to the run's --data
+    o.val.clear();
+    o.class_names.clear();
+  }
   set_from_command_line(o, line);
   forget_training(o);
   if (!o.bucket_bytes) o.bucket_bytes = 4 << 20;  // any size has room for the sums of an evaluation
@@ -83,18 +86,7 @@ std::vector<std::string> read_classes(const std::string& given) {
       throw UserError("--classes " + given + ": must be at least 2 and at most 1000000");
     return numbered(*count);
   }
-  constexpr uint64_t max_bytes = 64 << 20;
-  std::vector<std::string> names = split(read_text_file(given, max_bytes), '\n');
-  for (std::string& name : names)
-    if (name.ends_with('\r')) name.pop_back();
-  while (!names.empty() && names.back().empty()) names.pop_back();
-  std::set<std::string> seen;
-  for (const std::string& name : names) {
-    if (name.empty()) throw UserError(given + ": an empty line among the names of classes");
-    if (!seen.insert(name).second)
-      throw UserError(given + ": names the class '" + printable(name) + "' twice");
-  }
-  return names;
+  return read_class_names(given);
 }
 
 // The number of classes of the weights' head; 0: the file has no head.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 
+#include "data/class_names.h"
 #include "data/decode/decode_image.h"
 #include "data/held_out.h"
 #include "data/records/record_parts.h"
@@ -67,6 +68,18 @@ void check_same_classes(const Records& train, const Records& val) {
       throw DataError(train.path + " and " + val.path + " have different classes: class " +
                       std::to_string(i) + " is '" + (i < a.size() ? a[i] : "") + "' in the one, '" +
                       (i < b.size() ? b[i] : "") + "' in the other");
+}
+
+// The names of the classes, in label order.
+std::vector<std::string> names_of(const Records& train, const Records& val,
+                                  const std::string& file) {
+  const bool same_base = train.index.classes[0] == val.index.classes[0];
+  if (file.empty() || !same_base) check_same_classes(train, val);
+  if (file.empty()) return train.index.classes;
+  std::vector<std::string> names = read_class_names(file);
+  for (const Records* part : {&train, &val})
+    check_class_names(part->index, names, "--class-names " + file, part->folder);
+  return names;
 }
 
 // Holds out the same images as from the original folder, with all objects of an image together.
@@ -171,11 +184,10 @@ DataSets open_records(const DataOptions& options) {
   const std::shared_ptr<const Records>&first = parts.all.front(), &last = parts.all.back();
   if (const std::string missing = missing_shards_of(*first, *last); !missing.empty())
     parts.notes.push_back("warning: records are empty or missing: " + missing);
-  check_same_classes(*first, *last);
-  if (first->index.classes.size() < 2)
-    throw DataError(first->path + ": has one class, '" + first->index.classes[0] +
-                    "'; at least two are needed");
-  ClassList classes = order_classes(first->index.classes, options);
+  const std::vector<std::string> names = names_of(*first, *last, options.class_names);
+  if (names.size() < 2)
+    throw DataError(first->path + ": has one class, '" + names[0] + "'; at least two are needed");
+  ClassList classes = order_classes(names, options);
   const std::vector<bool> in_val =
       split ? hold_out(first->index, options) : std::vector<bool>(first->index.rows.size());
   std::vector<uint32_t> train = rows_where(in_val, false), val = rows_where(in_val, true);

@@ -182,6 +182,23 @@ RecordIndex read_index(const std::string& path) try {
   throw DataError(path + ": " + e.what());
 }
 
+void check_class_names(const RecordIndex& index, const std::vector<std::string>& names,
+                       const std::string& option, const std::string& folder) {
+  const bool from_one = index.classes[0] == "1";  // the labels of other programs
+  for (size_t i = 0; i < index.classes.size(); ++i)
+    if (index.classes[i] != std::to_string(i + from_one))
+      throw DataError(option + ": the records of " + folder + " name their classes: class " +
+                      std::to_string(i) + " is '" + shown(index.classes[i]) +
+                      "'; leave the option out");
+  for (const IndexRow& row : index.rows)
+    if (row.label >= names.size())
+      throw DataError(option + ": has " + std::to_string(names.size()) + " names, but in " +
+                      folder + "/" + index.files[row.file] + " record " +
+                      std::to_string(row.number) + " at byte " + std::to_string(row.offset) +
+                      " has the label " + index.classes[row.label] + ", counted from " +
+                      index.classes[0] + "; name each label's class, one a line");
+}
+
 std::string index_text(const RecordIndex& index) {
   std::string text = std::string(title) + std::string(version) + "\n";
   for (size_t i = 0; i < index.classes.size(); ++i)

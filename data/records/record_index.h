@@ -34,6 +34,11 @@ struct RecordIndex {
   void add(IndexRow row, std::string_view name);
 };
 
+// Whether these names can be an index's classes, which must be numbers so far. There may be more
+// names than classes. Throws DataError; `option` is for its text: "--class-names names.txt".
+void check_class_names(const RecordIndex&, const std::vector<std::string>& names,
+                       const std::string& option, const std::string& folder);
+
 // Parses an index of one class or more. Throws DataError that names the line.
 RecordIndex parse_index(std::string_view text, const std::string& path);
 RecordIndex read_index(const std::string& path);

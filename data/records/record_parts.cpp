@@ -65,8 +65,8 @@ RecordParts scan_parts(const std::string& folder, bool skip_bad) {
 
 }  // namespace
 
-Records::Records(std::string named, const std::string& folder, RecordIndex&& of)
-    : path(std::move(named)), index(std::move(of)), files(folder, index, path) {}
+Records::Records(std::string named, const std::string& in, RecordIndex&& of)
+    : path(std::move(named)), folder(in), index(std::move(of)), files(folder, index, path) {}
 
 bool is_records(const std::string& path) {
   std::error_code error;

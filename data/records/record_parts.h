@@ -10,8 +10,9 @@
 namespace bv {
 
 struct Records {
-  Records(std::string named, const std::string& folder, RecordIndex&& of);
-  const std::string path;  // of the index, or of the folder without one
+  Records(std::string named, const std::string& in, RecordIndex&& of);
+  const std::string path;    // of the index, or of the folder without one
+  const std::string folder;  // of the files
   const RecordIndex index;
   const RecordFiles files;
 };

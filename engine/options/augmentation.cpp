@@ -174,6 +174,7 @@ DataOptions data_options(const Options& o) {
           .seed = o.seed,
           .image_size = o.image_size.value_or(0),
           .patch_size = o.patch_size.value_or(0),
+          .class_names = o.class_names,
           .skip_bad_records = o.on_bad_image == OnBadImage::skip};
 }
 

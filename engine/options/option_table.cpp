@@ -41,7 +41,8 @@ constexpr Uses weights_path = {
 constexpr OptionRow data_rows[] = {
     {"data", "PATH", of<&O::data>,
      "the binary files of CIFAR-10 or CIFAR-100 (their folder, or the one above it), a folder with "
-     "train/ and val/, a folder of class folders, records (NAME.index, or a folder of TFRecords), or 'synthetic' (random pixels, for speed tests); "
+     "train/ and val/, a folder of class folders, records (NAME.index, or a folder of TFRecords), "
+     "or 'synthetic' (random pixels, for speed tests); "
      "default: the built-in images, drawn on the fly",
      any, data_path},
     {"val", "DIR", of<&O::val>,
@@ -54,6 +55,10 @@ constexpr OptionRow data_rows[] = {
      "seed of the choice of validation images by --val-fraction", any, new_run},
     {"classes", "N|A,B,..", of<&O::classes>,
      "number of classes, or their names in label order; default: the data's", any, by_data},
+    {"class_names", "FILE", of<&O::class_names>,
+     "names for records whose labels have none: one a line, the first for the lowest label, which "
+     "is 0 or 1",
+     any, data_path},
     {"image_size", "N", of<&O::image_size>,
      "side of the model's input in pixels; default: the recipe's, else the data's, else the "
      "model's",

@@ -59,6 +59,7 @@ struct InputOptions {
   double val_fraction = 0.1;
   uint64_t split_seed = 0;
   std::vector<std::string> classes;                // names; empty: the data's
+  std::string class_names;                         // a file
   std::optional<std::array<double, 3>> mean, std;  // of pixels in 0-1
   std::optional<int> image_size;
   OnBadImage on_bad_image = OnBadImage::fail;

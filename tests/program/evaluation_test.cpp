@@ -203,8 +203,10 @@ TEST_F(Evaluation, BadInputIsOneLine) {
                  "of vit_tiny");
   expect_refused("eval " + bare + "--classes two.txt --data photos",
                  "--classes two.txt: 2 classes, the weights have 6 outputs");
-  expect_refused("eval " + bare + "--classes twice.txt --data photos",
-                 "twice.txt: names the class 'e' twice");
+  expect_refused(
+      "eval " + bare + "--classes twice.txt --data photos",
+      "twice.txt: line 6 names the class 'e' twice, line 5 does already; give it another "
+      "name");
   expect_refused("eval " + bare + "--classes 7 --data photos",
                  "--classes 7: 7 classes, the weights have 6 outputs");
   expect_refused("eval run --model resnet34", weights + ": weights of vit_tiny, not of resnet34");

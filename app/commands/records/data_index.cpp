@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/text.h"
+#include "data/class_names.h"
 #include "data/records/scan_records.h"
 #include "engine/console/progress_line.h"
 
@@ -22,6 +23,7 @@ constexpr auto words(LabelBase) { return word_list("0", "1"); }
 struct IndexOptions {
   std::string dir;
   std::optional<LabelBase> label_base;
+  std::string class_names;
   OnBadImage on_bad_image = OnBadImage::fail;
   int workers = 0;
 };
@@ -31,6 +33,8 @@ constexpr OptionRow rows[] = {
                "folder of TFRecords, as they are or in train/ and validation/ (or val/)"),
     {"label_base", "", field<&IndexOptions::label_base>,
      "the first class's label in the records; auto: 0 if there is any, else 1"},
+    {"class_names", "FILE", field<&IndexOptions::class_names>,
+     "names for labels that have none in the records: one a line, from --label-base on"},
     {"on_bad_image", "", field<&IndexOptions::on_bad_image>,
      "on a damaged record: stop, or leave it out"},
     {"workers",
@@ -68,11 +72,18 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
   ScanOptions options{.skip_bad = o.on_bad_image == OnBadImage::skip,
                       .threads = decoding_threads(o.workers)};
   if (o.label_base) options.label_base = o.label_base == LabelBase::one;
+  const std::vector<std::string> names =
+      o.class_names.empty() ? std::vector<std::string>{} : read_class_names(o.class_names);
   std::vector<ScannedSet> scanned;
   {
     ProgressLine progress;
     scanned = scan_records(folder, sets, options,
                            [&](int64_t done) { progress.show(counted_of(done, files, "files")); });
+  }
+  for (ScannedSet& set : scanned) {
+    if (names.empty()) break;
+    check_class_names(set.index, names, "--class-names " + o.class_names, folder);
+    set.index.classes = names;
   }
   for (const ScannedSet& set : scanned) {
     const std::vector<std::string> idx = idx_texts(set.index);
@@ -95,7 +106,7 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
 
 constinit const Command data_index_command = {
     .name = "data index",
-    .usage = "DIR [--label-base auto|0|1]",
+    .usage = "DIR [--label-base auto|0|1] [--class-names FILE]",
     .summary =
         "index TFRecords of other programs: NAME.index, with which --data opens them at once, and "
         ".idx for DALI",
