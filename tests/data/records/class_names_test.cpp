@@ -84,6 +84,12 @@ TEST_F(ClassNames, OfAnIndexWithoutNames) {
   DataOptions options{.path = in("tools")};
   options.class_names = in("names.txt");
   EXPECT_EQ(open_dataset(options).classes, (Names{"ant", "bee", "crab 3"}));
+  // One part counts from 0, the other from 1: which label the first name has is open.
+  std::string index = contents(in("tools/validation.index"));
+  for (const char* k : {"0", "1", "2"}) index[index.find(std::string("# class ") + k) + 10] = *k;
+  write_text(in("tools/validation.index"), index);
+  EXPECT_TRUE(has(error_of<DataError>([&] { open_dataset(options); }),
+                  "validation.index have different classes: class 0 is '1' in the one, '0' in"));
 }
 
 TEST_F(ClassNames, TooFewAreRefused) {
