@@ -10,14 +10,30 @@ constexpr double waiting_share = .02;
 
 bool Checkpoints::due(const Run& run, bool epoch_ended) {
   const SaveEvery& every = run.setup.options.save_every;
-  return every.steps ? run.progress.step % every.count == 0
-                     : epoch_ended && run.progress.epoch % every.count == 0;
+  switch (every.unit) {
+    case SaveEvery::steps:
+      return run.progress.step % every.count == 0;
+    case SaveEvery::seconds:
+      return run.save_due;
+    case SaveEvery::epochs:
+      break;
+  }
+  return epoch_ended && run.progress.epoch % every.count == 0;
 }
 
 void Checkpoints::save(Run& run, bool best) {
   std::string line;
   run.in_section("saving", [&] { line = run.folder.save(run.progress, run.trainer, best); });
   if (!line.empty()) run.console->line(line);
+  run.asks_to_save = run.save_due = false;
+  saved_ = Clock::now();
+}
+
+void Checkpoints::before_train_iter(Run& run) {
+  const SaveEvery& every = run.setup.options.save_every;
+  if (every.unit == SaveEvery::seconds && run.rank == 0)
+    run.asks_to_save =
+        std::chrono::duration<double>(Clock::now() - saved_).count() >= double(every.count);
 }
 
 void Checkpoints::settle(Run& run, bool best) {

@@ -1,6 +1,7 @@
 // Saves by --save-every, after each best evaluation and at the end of the run, on all ranks. A
 // checkpoint due at the end of an epoch is saved before the evaluation, which then only moves
-// best/.
+// best/. A time is taken by rank 0's clock; its request travels with the gradients, so that all
+// ranks save after the same step.
 #pragma once
 #include <chrono>
 
@@ -12,7 +13,8 @@ class Checkpoints : public Hook {
  public:
   int priority() const override { return priority::saving; }
   bool reads_weights(const Run& run) const override { return due(run, false); }
-  void before_train(Run&) override { waited_ = Clock::now(); }
+  void before_train(Run&) override { waited_ = saved_ = Clock::now(); }
+  void before_train_iter(Run&) override;
   void after_train_iter(Run&, StepRecord&) override;
   void before_test(Run&) override;
   void after_train_epoch(Run&, EpochRecord&) override;
@@ -20,7 +22,7 @@ class Checkpoints : public Hook {
 
  private:
   static bool due(const Run&, bool epoch_ended);
-  static void save(Run&, bool best);
+  void save(Run&, bool best);
   static void settle(Run&, bool best);
   static void finish(Run&);
   static void tell_written(Run&);
@@ -28,6 +30,7 @@ class Checkpoints : public Hook {
 
   using Clock = std::chrono::steady_clock;
   Clock::time_point waited_;  // when it last waited for the disk
+  Clock::time_point saved_;   // when the last checkpoint began
 };
 
 }  // namespace bv

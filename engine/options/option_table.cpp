@@ -252,8 +252,9 @@ constexpr OptionRow output_rows[] = {
      "if "
      "the folder has none, so that the same command may be given again; auto: in --out's folder",
      any, resumed},
-    {"save_every", "N|Nsteps", of<&O::save_every>,
-     "epochs, or updates (500steps), from one checkpoint to the next", any, any_time},
+    {"save_every", "N|Nsteps|Nmin", of<&O::save_every>,
+     "epochs, updates (500steps) or time (30s, 10min, 2h) from one checkpoint to the next", any,
+     any_time},
     {"keep", "N", of<&O::keep>, "newest checkpoints to keep, besides the best", count, any_time},
     {"log_every", "N", of<&O::log_every>,
      "updates from one line of metrics.jsonl to the next; if it isn't given, fewer in runs of "

@@ -341,12 +341,23 @@ Json value_to_json(const OptionRow& row, const Items& items) {
 }
 
 std::optional<SaveEvery> SaveEvery::parse(const std::string& text) {
-  std::string_view number = text;
-  const bool steps = number.ends_with("steps");
-  if (steps) number.remove_suffix(std::string_view("steps").size());
-  const auto count = parse_integer(number);
-  if (!count || *count < 1) return {};
-  return SaveEvery{.text = text, .count = *count, .steps = steps};
+  struct Suffix {
+    std::string_view word;
+    Unit unit;
+    int64_t factor;
+  };
+  constexpr Suffix suffixes[] = {{"steps", steps, 1},  // before "s"
+                                 {"s", seconds, 1},
+                                 {"min", seconds, 60},
+                                 {"h", seconds, 3600},
+                                 {"", epochs, 1}};
+  const std::string_view number = text;
+  const Suffix& suffix =
+      *std::ranges::find_if(suffixes, [&](const Suffix& s) { return number.ends_with(s.word); });
+  const auto count = parse_integer(number.substr(0, number.size() - suffix.word.size()));
+  constexpr int64_t most = int64_t{1} << 40;  // in any unit; no product overflows
+  if (!count || *count < 1 || (suffix.unit == seconds && *count > most)) return {};
+  return SaveEvery{.text = text, .count = *count * suffix.factor, .unit = suffix.unit};
 }
 
 std::optional<LrAfter> LrAfter::parse(const std::string& text) {

@@ -19,12 +19,13 @@ inline constexpr int64_t max_epochs = 1000000;
 
 // Values with their own syntax. `text`: as given by the user; `form`: the error message.
 
-// --save-every 2 (epochs) or 500steps.
+// --save-every 2 (epochs), 500steps, or a time: 30s, 10min, 2h.
 struct SaveEvery {
-  static constexpr const char* form = "must be a number of epochs, or like 500steps";
+  enum Unit { epochs, steps, seconds };
+  static constexpr const char* form = "must be a number of epochs, or like 500steps or 10min";
   std::string text = "1";
   int64_t count = 1;
-  bool steps = false;
+  Unit unit = epochs;
   static std::optional<SaveEvery> parse(const std::string&);
 };
 

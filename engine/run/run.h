@@ -70,6 +70,8 @@ struct Run {
   int64_t end;                         // updates of the run; the same on all ranks
   Checkpoint progress;                 // without weights and optimizer state
   int stopped_by = 0;                  // the signal
+  bool asks_to_save = false;           // of rank 0: sent with the next update
+  bool save_due = false;               // rank 0 asked for a checkpoint; the same on all ranks
   bool incomplete = false;             // a log couldn't be written completely
 
  private:

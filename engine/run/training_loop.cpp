@@ -77,8 +77,11 @@ void TrainingLoop::one_update() {
     now.waited += batch.wait_seconds;
     now.images += *o.batch;
     last = micro + 1 == o.accumulate || at_.batch + 1 == run_.batches;
-    trainer.step().micro_step(
-        batch, {.epoch = at_.epoch, .first = micro == 0, .last = last, .stop = stop_signal() != 0});
+    trainer.step().micro_step(batch, {.epoch = at_.epoch,
+                                      .first = micro == 0,
+                                      .last = last,
+                                      .stop = stop_signal() != 0,
+                                      .save = last && run_.asks_to_save});
     if (++at_.batch == run_.batches) at_.batch = 0, ++at_.epoch;
   }
   now.lr = run_.schedule.at(at_.step, now.epoch);
@@ -108,6 +111,7 @@ void TrainingLoop::finish_pending(bool next_started) {
   }
   // Every process reads the same sum, so all stop after the same step.
   if (result.stop) run_.stopped_by = stop_signal() ? stop_signal() : SIGTERM;
+  if (result.save) run_.save_due = true;
   StepRecord record{.epoch = done.epoch + 1,
                     .epochs = (run_.horizon + run_.updates_per_epoch - 1) / run_.updates_per_epoch,
                     .step = done.step,

@@ -1,5 +1,7 @@
 #include "engine/training/optimizer.h"
 
+#include <cmath>
+
 namespace bv {
 
 Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const OptimizerUpdate& update,
@@ -103,7 +105,8 @@ UpdateResult Optimizer::result(int turn) const {
           .skipped = state.found_inf != 0,
           .skipped_in_a_row = state.skipped,
           .loss_scale = state.loss_scale,
-          .stop = tail[2] > 0};
+          .stop = tail[2] >= 1,
+          .save = tail[2] != std::floor(tail[2])};
 }
 
 }  // namespace bv

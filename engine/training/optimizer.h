@@ -19,6 +19,7 @@ struct UpdateResult {
   int skipped_in_a_row = 0;
   float loss_scale = 1;  // for the next step
   bool stop = false;     // a process was asked to stop
+  bool save = false;     // rank 0 asked for a checkpoint
 };
 
 class Optimizer {

@@ -39,6 +39,8 @@ void TrainingStep::start_update(double lr, int64_t images) {
   parts_.backend.record(updated_[static_cast<size_t>(turn)], nullptr);
 }
 
+// `stop` carries two requests, summed over all processes: 1 from each that was asked to stop, and
+// one half from rank 0 for a checkpoint, which therefore is in one micro-batch alone.
 // Gradients are summed with the weight of one image in a full update; `divisor`, known when the
 // update starts, corrects the smaller last update of an epoch.
 StepParams TrainingStep::params_of(const Batch& batch, const MicroStep& step, int micro) const {
@@ -52,7 +54,7 @@ StepParams TrainingStep::params_of(const Batch& batch, const MicroStep& step, in
           .grad_scale = static_cast<float>(1 / full_update()),
           .divisor = 1,
           .count = static_cast<float>(count),
-          .stop = step.stop ? 1.0f : 0.0f};
+          .stop = (step.stop ? 1.0f : 0.0f) + (step.save && micro == 0 ? .5f : 0.0f)};
 }
 
 double TrainingStep::full_update() const {

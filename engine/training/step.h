@@ -17,8 +17,9 @@ namespace bv {
 
 struct MicroStep {
   int64_t epoch;
-  bool first, last;  // of its update
-  bool stop;         // this process was asked to stop
+  bool first, last;   // of its update
+  bool stop;          // this process was asked to stop
+  bool save = false;  // rank 0 asks for a checkpoint; only in an update's last micro-step
 };
 
 class TrainingStep {

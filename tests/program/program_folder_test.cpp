@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <string>
+#include <thread>
 
 #include "engine/files/checkpoint.h"
 #include "engine/files/event_file_names.h"
@@ -133,6 +136,28 @@ TEST_F(ProgramFolder, OneCommandStartsAndResumes) {
   kill_at_step_2(again + "--steps 100000");
   go(again + "--steps 3");
   EXPECT_EQ(load_checkpoint(in("run")).step, 3);
+}
+
+// All ranks save after the same step, though only rank 0 looks at its clock; also with accumulation
+// and micro-batches, which must send its request once.
+TEST_F(ProgramFolder, SavesByTime) {
+  for (const std::string more :
+       {"", "-n 2 ", "-n 2 --accumulate 3 ", "-n 2 --pipeline 2 --micro-batches 2 "}) {
+    Program run(folder_.path(), more + endless + "--save-every 1s --keep 100");
+    ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+    const auto checkpoints = [&] {
+      return std::ranges::count_if(
+          names_in(in("run")), [](const std::string& name) { return name.starts_with("step-"); });
+    };
+    for (int tries = 0; tries < 600 && checkpoints() < 2; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_GE(checkpoints(), 2) << more;
+    kill(run.pid(), SIGKILL);  // a stop would save once more
+    run.wait();
+    EXPECT_GT(load_checkpoint(in("run")).step, 0) << more;
+    go(short_steps + "--resume run --steps " + std::to_string(load_checkpoint(in("run")).step + 1));
+    fs::remove_all(in("run"));
+  }
 }
 
 TEST_F(ProgramFolder, AJobThatIsStartedAgainIsToldToResume) {

@@ -114,7 +114,7 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--classes", "1"}, "at least 2");
   expect_error({"vit_tiny", "--classes", "a,b,a"}, "names a class twice");
   expect_error({"vit_tiny", "--seed", "-1"}, "whole number from 0");
-  expect_error({"vit_tiny", "--save-every", "5h"}, "like 500steps");
+  expect_error({"vit_tiny", "--save-every", "5d"}, "like 500steps or 10min");
   expect_error({"vit_tiny", "--plan=perhaps"}, "must be true or false");
   expect_error({"vit_tiny", "--decay-milestones", "3,x"}, "3,x: must be whole numbers");
   expect_error({"vit_tiny", "--decay-milestones", "0,3"}, "at least 1 and at most 1000000");
@@ -256,12 +256,20 @@ TEST(Docs, OptionsAreWhatTheProgramPrints) {
   EXPECT_EQ(text, help_markdown(commands())) << "docs/options.md is behind; run: make docs";
 }
 
-TEST(SaveEveryTest, EpochsOrSteps) {
-  EXPECT_EQ(SaveEvery::parse("2")->count, 2);
-  EXPECT_FALSE(SaveEvery::parse("2")->steps);
-  EXPECT_EQ(SaveEvery::parse("500steps")->count, 500);
-  EXPECT_TRUE(SaveEvery::parse("500steps")->steps);
-  for (const char* text : {"", "0", "-1", "steps", "1.5", "5 steps", "5stepss"})
+TEST(SaveEveryTest, EpochsStepsOrTime) {
+  const auto expect = [](const char* text, int64_t count, SaveEvery::Unit unit) {
+    const auto every = SaveEvery::parse(text);
+    ASSERT_TRUE(every) << text;
+    EXPECT_EQ(every->count, count) << text;
+    EXPECT_EQ(every->unit, unit) << text;
+  };
+  expect("2", 2, SaveEvery::epochs);
+  expect("500steps", 500, SaveEvery::steps);
+  expect("30s", 30, SaveEvery::seconds);
+  expect("10min", 600, SaveEvery::seconds);
+  expect("2h", 7200, SaveEvery::seconds);
+  for (const char* text : {"", "0", "-1", "steps", "1.5", "5 steps", "5stepss", "min", "0min",
+                           "-1h", "1.5h", "10 min", "10mins", "9223372036854775807h"})
     EXPECT_FALSE(SaveEvery::parse(text)) << text;
 }
 
