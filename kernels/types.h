@@ -29,7 +29,7 @@ struct StepParams {
   float grad_scale;  // 1 / (images of a full update, all replicas), without the loss scale
   float divisor;     // divides the gradient: (images of this update) / (images of a full one)
   float count;       // images in this micro-batch of this process; 0 if it has no loss
-  float stop;        // 1: this process was asked to stop; summed with the gradients
+  float stop;        // the host's requests, summed with the gradients: + 1 stop, + 1/2 save
 };
 
 // State of the update that the device itself advances: GradientNorm, before the update. Saved in

@@ -80,11 +80,11 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
     scanned = scan_records(folder, sets, options,
                            [&](int64_t done) { progress.show(counted_of(done, files, "files")); });
   }
-  for (ScannedSet& set : scanned) {
-    if (names.empty()) break;
-    check_class_names(set.index, names, "--class-names " + o.class_names, folder);
-    set.index.classes = names;
-  }
+  if (!names.empty())
+    for (ScannedSet& set : scanned) {
+      check_class_names(set.index, names, "--class-names " + o.class_names, folder);
+      set.index.classes = names;
+    }
   for (const ScannedSet& set : scanned) {
     const std::vector<std::string> idx = idx_texts(set.index);
     for (size_t i = 0; i < idx.size(); ++i)
