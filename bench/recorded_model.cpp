@@ -7,12 +7,12 @@
 
 namespace bv {
 
-std::vector<RecordedOperation> record_model(std::vector<std::string> arguments) {
+std::vector<RecordedOperation> record_model(std::vector<std::string> arguments, bool together) {
   arguments.insert(arguments.end(), {"--data", "synthetic", "--classes", "1000", "--plan"});
   const auto backend = make_recording_backend();
   const Request request = read_request(parse_command_line(arguments));
   const Setup setup = prepare(request, 1, {DeviceKind::cpu}, *backend);
-  return record_step(setup.graph, setup.trainer);
+  return record_step(setup.graph, setup.trainer, together);
 }
 
 }  // namespace bv

@@ -72,6 +72,7 @@ class Arguments {
   void workspace(void* const& field) { add("workspace", field, 0, 0, Need::workspace); }
 
  protected:
+  friend class OneOfTwo;
   ~Arguments() = default;
   virtual void begin(const char* name, DType dtype) = 0;
   virtual void tensor(const TensorArgument&) = 0;

@@ -1,6 +1,7 @@
 // One row per operation, which a device fills in; the list of operations is at the end of
 // kernels/kernels.h.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
@@ -59,10 +60,18 @@ class KernelTable {
   DeviceLimits limits_;
 };
 
+template <class WeightGradient, class InputGradient>
+struct BothGradients;
+template <class Op>
+constexpr bool is_both_gradients = false;
+template <class WeightGradient, class InputGradient>
+constexpr bool is_both_gradients<BothGradients<WeightGradient, InputGradient>> = true;
+
 // All rows of the table from one template, the base of a device and of a recorder. Self has, for
 // every operation,
 //   void dispatch(const Op&, Stream)
 //   size_t workspace(const Op&)         if Op has a `workspace`
+// BothGradients runs as the two operations that it is, unless Self has a takes(op) that says yes.
 // Two functions with a table of pointers, rather than one class per operation derived from the
 // previous one: forty such classes make the compiler emit sixteen hundred virtual functions, which
 // takes three seconds.
@@ -75,19 +84,36 @@ class RowsOf : public KernelTable<Ops...> {
   void execute(size_t which, const void* op, Stream stream) final {
     using Call = void (*)(Self&, const void*, Stream);
     static constexpr Call rows[] = {[](Self& self, const void* operation, Stream on) {
-      self.dispatch(*static_cast<const Ops*>(operation), on);
+      as_it_runs(self, *static_cast<const Ops*>(operation),
+                 [&](const auto& one) { self.dispatch(one, on); });
     }...};
     rows[which](static_cast<Self&>(*this), op, stream);
   }
   size_t wanted_workspace(size_t which, const void* op) final {
     using Ask = size_t (*)(Self&, const void*);
     static constexpr Ask rows[] = {[](Self& self, const void* operation) -> size_t {
+      size_t bytes = 0;
       if constexpr (requires(Ops o) { o.workspace; })
-        return self.workspace(*static_cast<const Ops*>(operation));
-      else
-        return 0;
+        as_it_runs(self, *static_cast<const Ops*>(operation),
+                   [&](const auto& one) { bytes = std::max(bytes, self.workspace(one)); });
+      return bytes;
     }...};
     return rows[which](static_cast<Self&>(*this), op);
+  }
+
+ private:
+  // run(op), for BothGradients unless taken that of each.
+  template <class Op, class Run>
+  static void as_it_runs([[maybe_unused]] Self& self, const Op& op, Run run) {
+    if constexpr (!is_both_gradients<Op>) {
+      run(op);
+    } else {
+      if constexpr (requires { self.takes(op); })
+        if (self.takes(op)) return run(op);
+      auto [weight, input, workspace] = op;
+      weight.workspace = input.workspace = workspace;
+      run(weight), run(input);
+    }
   }
 };
 

@@ -98,6 +98,17 @@ struct LinearBackwardWeight {
   void describe(Arguments&) const;
 };
 
+// Both gradients of a layer from the same dout, first the weight's. A device whose kernel leaves
+// that in parts may add these up beside the input's products.
+template <class WeightGradient, class InputGradient>
+struct BothGradients {
+  WeightGradient weight;
+  InputGradient input;  // neither's own workspace is read
+  void* workspace;      // [workspace_bytes(*this)]
+  void describe(Arguments&) const;
+};
+using LinearBackward = BothGradients<LinearBackwardWeight, LinearBackwardInput>;
+
 // Operations on rows of C channels: all images and positions, or all tokens.
 struct RowsShape {
   int rows, C;
@@ -167,18 +178,18 @@ struct LinearGeluForward {
   BiasGeluForward gelu() const;
 };
 
-// The input gradient of a linear that reads gelu(inp + bias), with the GELU's own; x = inp + bias:
-//   dinp = (dout weight) (Phi(x) + x phi(x)),   dbias (+)= sum over rows of dinp
+// The input gradient of a linear that reads gelu(x), x = h + gelu_bias, with the GELU's own:
+//   dinp = (dout weight) (Phi(x) + x phi(x)),   dgelu_bias (+)= sum over rows of dinp
 // dinp is rounded once, from fp32; the product may be rounded before it is multiplied. The rows are
 // summed before dinp is rounded.
 struct GeluLinearBackwardInput {
-  void* dinp;          // [M, K] dtype  =
-  float* dbias;        // [K]  = or +=, by accumulate
-  void* workspace;     // [workspace_bytes(*this)]
-  const void* dout;    // [M, N] dtype
-  const void* inp;     // [M, K] dtype: LinearGeluForward's h
-  const void* weight;  // [N, K] dtype
-  const void* bias;    // [K] dtype
+  void* dinp;             // [M, K] dtype  =
+  float* dgelu_bias;      // [K]  = or +=, by accumulate
+  void* workspace;        // [workspace_bytes(*this)]
+  const void* dout;       // [M, N] dtype
+  const void* h;          // [M, K] dtype: LinearGeluForward's
+  const void* weight;     // [N, K] dtype
+  const void* gelu_bias;  // [K] dtype
   LinearShape shape;
   DType dtype;
   bool accumulate;
@@ -187,6 +198,7 @@ struct GeluLinearBackwardInput {
   LinearBackwardInput product() const;
   BiasGeluBackward gelu() const;
 };
+using GeluLinearBackward = BothGradients<LinearBackwardWeight, GeluLinearBackwardInput>;
 
 // ---- layernorm ----------------------------------------------------------------------------------
 // Drop path (Huang et al. 2016): drops the residual of whole images, and divides those of the
@@ -389,6 +401,8 @@ struct ConvBackwardWeight {
   void describe(Arguments&) const;
 };
 
+using ConvBackward = BothGradients<ConvBackwardWeight, ConvBackwardInput>;
+
 // ---- batch norm ---------------------------------------------------------------------------------
 // Batch normalisation (Ioffe & Szegedy 2015) over the rows of [rows, C], that is over images and
 // positions, fused with what follows it in a residual network:
@@ -483,6 +497,7 @@ struct ConvBackwardInputSums {
   BatchNormBackwardSums norm_sums() const;
   void describe(Arguments&) const;
 };
+using ConvBackwardSums = BothGradients<ConvBackwardWeight, ConvBackwardInputSums>;
 
 // The second: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),   n = rows * parts
 // With residual_norm, that batch norm's too, from the same g: its sums are those of a pass of its
@@ -736,17 +751,16 @@ struct Scale {
 };
 
 // ---- the table ----------------------------------------------------------------------------------
-using Kernels =
-    KernelTable<InputPatches, AugmentImages, LinearForward, LinearBackwardInput,
-                LinearBackwardWeight, BiasGeluForward, BiasGeluBackward, TanhForward, TanhBackward,
-                LinearGeluForward, GeluLinearBackwardInput, LayerNormForward, LayerNormBackward,
-                AttentionForward, AttentionBackward, EmbedForward, EmbedBackward, TakeTokensForward,
-                TakeTokensBackward, ConvForward, ConvBackwardInput, ConvBackwardWeight,
-                BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums, ConvBackwardInputSums,
-                BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
-                AveragePoolBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, MeanLogits,
-                Metrics, GradientTail, GradientNorm, OptimizerUpdate, RoundWeights, Scale,
-                GradientSquares>;
+using Kernels = KernelTable<
+    InputPatches, AugmentImages, LinearForward, LinearBackwardInput, LinearBackwardWeight,
+    LinearBackward, BiasGeluForward, BiasGeluBackward, TanhForward, TanhBackward, LinearGeluForward,
+    GeluLinearBackwardInput, GeluLinearBackward, LayerNormForward, LayerNormBackward,
+    AttentionForward, AttentionBackward, EmbedForward, EmbedBackward, TakeTokensForward,
+    TakeTokensBackward, ConvForward, ConvBackwardInput, ConvBackwardWeight, ConvBackward,
+    BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums, ConvBackwardInputSums,
+    ConvBackwardSums, BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
+    AveragePoolBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics,
+    GradientTail, GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
 // The base of a device's table: class D final : public KernelRows<D>.
 template <class Self>
 using KernelRows = Kernels::Apply<RowsOf, Self>;

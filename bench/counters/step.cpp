@@ -18,7 +18,8 @@ using simt_gpu::check;
 std::vector<RecordedOperation> operations_of(const Step& step) {
   std::vector<RecordedOperation> all =
       record_model({step.model, "--precision", step.precision, "--image-size",
-                    std::to_string(step.image_size), "--batch", std::to_string(step.batch)});
+                    std::to_string(step.image_size), "--batch", std::to_string(step.batch)},
+                   /*together=*/step.set == KernelSet::hopper);
   std::erase_if(all, [](const RecordedOperation& o) { return o.count == 0; });  // evaluation only
   return all;
 }

@@ -61,12 +61,14 @@ class AbsentPeers final : public Communicator {
 
 }  // namespace
 
-std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOptions& asked) {
+std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOptions& asked,
+                                           bool together) {
   Graph graph = given;
   graph.finish();  // for a stage's graph: the whole model
   TrainerOptions options = asked;
   options.pipeline = {.shape = {.micro_batches = asked.pipeline.shape.micro_batches}};
   RecordingBackend backend;
+  backend.kernels().together = together;
   AbsentPeers peers;
   Trainer trainer(backend, options.sync.sync_batchnorm ? &peers : nullptr, graph, options);
   trainer.allocate();

@@ -191,8 +191,8 @@ void CudaKernels::run(const BiasGeluBackward& op, cudaStream_t stream) {
     launch<kernel>(blocks, S::threads, sizeof(typename S::Shared), stream, op);
     finish_column_sums({.out = op.dbias,
                         .partial = static_cast<const float*>(op.workspace),
-                        .blocks = int(blocks.y),
                         .C = op.shape.C,
+                        .blocks = int(blocks.y),
                         .accumulate = op.accumulate},
                        stream);
   });

@@ -481,7 +481,7 @@ bool HopperKernels::takes(const AttentionBackward& op) const {
   return op.dtype != DType::fp32 && op.shape.D == head_dim && op.shape.N <= max_tokens;
 }
 template <>
-size_t HopperKernels::workspace(const AttentionBackward&) {
+size_t HopperKernels::workspace(const AttentionBackward&) const {
   return 0;
 }
 template <>

@@ -375,7 +375,7 @@ bool HopperKernels::takes(const AttentionForward& op) const {
          Arguments{.op = op}.items() <= INT32_MAX;
 }
 template <>
-size_t HopperKernels::workspace(const AttentionForward&) {
+size_t HopperKernels::workspace(const AttentionForward&) const {
   return 0;
 }
 template <>

@@ -603,8 +603,8 @@ void conv_direct_backward_weight(const DeviceProps& props, const ConvBackwardWei
   if (!direct)
     finish_column_sums({.out = op.dweight,
                         .partial = static_cast<const float*>(op.workspace),
-                        .blocks = parts.count,
                         .C = static_cast<int64_t>(s.weight_count()),
+                        .blocks = parts.count,
                         .accumulate = op.accumulate},
                        stream);
 }

@@ -186,7 +186,7 @@ size_t statistics_bytes(const ConvProduct& p, const DeviceProps& props, int numb
 template <class T, class B, class Epilogue>
 void run_product(const ConvProduct& p, DType dtype, const ConvShape& s, const void* image,
                  const void* filter, const Epilogue& epilogue, const DeviceProps& props,
-                 cudaStream_t stream) {
+                 cudaStream_t stream, const ColumnSums& beside = {}) {
   const Geometry& g = p.geometry;
   const Taps taps = taps_of(p.view, p.channels);
   const auto with = [&]<int tile_n, Consumers consumers>() {
@@ -197,7 +197,8 @@ void run_product(const ConvProduct& p, DType dtype, const ConvShape& s, const vo
                taps},
          .b = {{}, filter_map(dtype, filter, s, B::major == Major::k ? tile_n : depth), taps},
          .division = p.plan.division,
-         .epilogue = epilogue},
+         .epilogue = epilogue,
+         .beside = beside},
         props, stream);
   };
   using enum Consumers;
@@ -214,7 +215,7 @@ CUtensorMap out_map(const ConvProduct& p, DType dtype, const void* out) {
 // dinp = add + ..., with the sums if op has them.
 template <class T>
 void run_input_gradient(const ConvBackwardInput& op, const ConvBackwardInputSums* with_sums,
-                        const DeviceProps& props, cudaStream_t stream) {
+                        const ColumnSums& beside, const DeviceProps& props, cudaStream_t stream) {
   const ConvProduct p = plan<true>(op.shape, props);
   const auto with = [&](const auto& rows) {
     StoreInputGradient<T, std::remove_cvref_t<decltype(rows)>> epilogue{
@@ -239,7 +240,7 @@ void run_input_gradient(const ConvBackwardInput& op, const ConvBackwardInputSums
       epilogue.blocks = {static_cast<float*>(sums.workspace), props.arrived, p.N};
     }
     run_product<T, FilterAlongRows>(p, op.dtype, op.shape, op.dout, op.weight, epilogue, props,
-                                    stream);
+                                    stream, beside);
   };
   const void* const norm_inp = with_sums ? with_sums->norm_inp : nullptr;
   if (p.has_phases()) {
@@ -281,7 +282,7 @@ bool HopperKernels::takes(const ConvForward& op) const {
   return fits(op.dtype, op.shape) && op.shape.C >= min_channels && has_taps(op.shape);
 }
 template <>
-size_t HopperKernels::workspace(const ConvForward& op) {
+size_t HopperKernels::workspace(const ConvForward& op) const {
   return statistics_bytes(plan<false>(op.shape, props_), props_, 3);
 }
 template <>
@@ -302,12 +303,18 @@ bool HopperKernels::takes(const ConvBackwardInput& op) const {
   return takes_input_gradient(op.dtype, op.shape);
 }
 template <>
-size_t HopperKernels::workspace(const ConvBackwardInput&) {
+size_t HopperKernels::workspace(const ConvBackwardInput&) const {
   return 0;
 }
 template <>
+void HopperKernels::run_beside(const ConvBackwardInput& op, const ColumnSums& sums,
+                               cudaStream_t stream) {
+  by_16_bits(op.dtype,
+             [&]<class T>() { run_input_gradient<T>(op, nullptr, sums, props_, stream); });
+}
+template <>
 void HopperKernels::run(const ConvBackwardInput& op, cudaStream_t stream) {
-  by_16_bits(op.dtype, [&]<class T>() { run_input_gradient<T>(op, nullptr, props_, stream); });
+  run_beside(op, {}, stream);
 }
 
 template <>
@@ -315,13 +322,19 @@ bool HopperKernels::takes(const ConvBackwardInputSums& op) const {
   return takes_input_gradient(op.dtype, op.shape);
 }
 template <>
-size_t HopperKernels::workspace(const ConvBackwardInputSums& op) {
+size_t HopperKernels::workspace(const ConvBackwardInputSums& op) const {
   return statistics_bytes(plan<true>(op.shape, props_), props_, 2);
 }
 template <>
+void HopperKernels::run_beside(const ConvBackwardInputSums& op, const ColumnSums& sums,
+                               cudaStream_t stream) {
+  by_16_bits(op.dtype, [&]<class T>() {
+    run_input_gradient<T>(op.input_gradient(), &op, sums, props_, stream);
+  });
+}
+template <>
 void HopperKernels::run(const ConvBackwardInputSums& op, cudaStream_t stream) {
-  by_16_bits(op.dtype,
-             [&]<class T>() { run_input_gradient<T>(op.input_gradient(), &op, props_, stream); });
+  run_beside(op, {}, stream);
 }
 
 template <>
@@ -329,12 +342,12 @@ bool HopperKernels::takes(const ConvBackwardWeight& op) const {
   return fits(op.dtype, op.shape) && op.shape.C % 64 == 0;
 }
 template <>
-size_t HopperKernels::workspace(const ConvBackwardWeight& op) {
+size_t HopperKernels::workspace(const ConvBackwardWeight& op) const {
   const Division d = plan_weight(op.shape, props_).division;
   return d.parts == 1 ? 0 : sizeof(float) * d.parts * op.shape.weight_count();
 }
 template <>
-void HopperKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
+ColumnSums HopperKernels::run_in_parts(const ConvBackwardWeight& op, cudaStream_t stream) {
   const ConvShape& s = op.shape;
   const auto [tile, division] = plan_weight(s, props_);
   const bool direct = division.parts == 1;
@@ -367,13 +380,16 @@ void HopperKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
     tile.n == 128 ? with.template operator()<128, 128, together>()
                   : with.template operator()<128, 192, together>();
   });
-  if (!direct)
-    finish_column_sums({.out = op.dweight,
-                        .partial = partial,
-                        .blocks = division.parts,
-                        .C = weights,
-                        .accumulate = op.accumulate},
-                       stream);
+  if (direct) return {};
+  return {.out = op.dweight,
+          .partial = partial,
+          .C = weights,
+          .blocks = division.parts,
+          .accumulate = op.accumulate};
+}
+template <>
+void HopperKernels::run(const ConvBackwardWeight& op, cudaStream_t stream) {
+  run_and_add_up(op, stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

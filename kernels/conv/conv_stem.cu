@@ -559,8 +559,8 @@ void conv_stem_backward_weight(const DeviceProps& props, const ConvBackwardWeigh
   });
   finish_column_sums({.out = op.dweight,
                       .partial = partial,
-                      .blocks = part.blocks,
                       .C = static_cast<int64_t>(s.weight_count()),
+                      .blocks = part.blocks,
                       .accumulate = op.accumulate},
                      stream);
 }

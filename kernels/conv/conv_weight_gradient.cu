@@ -282,8 +282,8 @@ void conv_weight_gradient(const DeviceProps& props, const ConvBackwardWeight& op
   if (!direct)
     finish_column_sums({.out = op.dweight,
                         .partial = product.out,
-                        .blocks = by.parts.count,
                         .C = product.part,
+                        .blocks = by.parts.count,
                         .accumulate = op.accumulate},
                        stream);
 }

@@ -62,26 +62,9 @@ __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums 
   const int64_t columns = a.C + a.C2;
   const int64_t column = (int64_t{blockIdx.x} * lanes<width> + threadIdx.x % lanes<width>)*width;
   Elements<float, width> sum{};
-  if (column < columns)
-    for (int b = group; b < a.blocks; b += 4 * groups) {
-      Elements<float, width> part[4] = {};  // in flight together
-#pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (b + k * groups < a.blocks)
-          part[k] = load<width>(a.partial + (b + k * groups) * columns + column);
-#pragma unroll
-      for (int i = 0; i < width; ++i)
-        sum.at[i] += (part[0].at[i] + part[1].at[i]) + (part[2].at[i] + part[3].at[i]);
-    }
+  if (column < columns) sum = add_blocks<width>(a, column, group, groups);
   if constexpr (width == 1) sum.at[0] = sum_groups(sum.at[0], shared<FinishShared>());
-  if (group > 0 || column >= columns) return;
-  float* const to = column < a.C ? a.out + column : a.out2 + (column - a.C);
-  if (a.accumulate) {
-    const auto before = load<width>(to);
-#pragma unroll
-    for (int i = 0; i < width; ++i) sum.at[i] += before.at[i];
-  }
-  store<width>(to, sum);
+  if (group == 0 && column < columns) store_sums(a, column, sum);
 }
 
 constexpr int blocks_per_sm = 8;  // of 256 threads: 32 registers each
@@ -119,8 +102,8 @@ void column_sums(const DeviceProps& props, const MatrixColumnSums& a, cudaStream
                                              unsigned(a.rows), a.C);
     finish_column_sums({.out = a.out,
                         .partial = partial,
-                        .blocks = int(grid.y),
                         .C = a.C,
+                        .blocks = int(grid.y),
                         .accumulate = a.accumulate},
                        stream);
   });

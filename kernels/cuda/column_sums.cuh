@@ -11,17 +11,6 @@
 
 namespace bv::BAREVISION_GPU {
 
-// The second stage: out [C] and out2 [C2] (+)= sum over blocks of partial [blocks, C + C2].
-struct ColumnSums {
-  float* out;
-  float* out2 = nullptr;
-  const float* partial;
-  int blocks;
-  int64_t C, C2 = 0;
-  bool accumulate;
-};
-void finish_column_sums(const ColumnSums&, cudaStream_t);
-
 // Both stages: out [C] (+)= sum over rows of inp [rows, C] dtype.
 struct MatrixColumnSums {
   float* out;       // [C]  = or +=, by accumulate
@@ -33,6 +22,36 @@ struct MatrixColumnSums {
 };
 size_t column_sums_bytes(const DeviceProps&, DType, int rows, int C);
 void column_sums(const DeviceProps&, const MatrixColumnSums&, cudaStream_t);
+
+// ---- The second stage ---------------------------------------------------------------------------
+// A thread's share: of `width` columns, the sums over every step-th block from `first` on.
+template <int width>
+__device__ Elements<float, width> add_blocks(const ColumnSums& a, int64_t column, int first,
+                                             int step) {
+  Elements<float, width> sum{};
+  for (int b = first; b < a.blocks; b += 4 * step) {
+    Elements<float, width> part[4] = {};  // in flight together
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      if (b + k * step < a.blocks)
+        part[k] = load<width>(a.partial + (b + k * step) * (a.C + a.C2) + column);
+#pragma unroll
+    for (int i = 0; i < width; ++i)
+      sum.at[i] += (part[0].at[i] + part[1].at[i]) + (part[2].at[i] + part[3].at[i]);
+  }
+  return sum;
+}
+// out or out2 (+)= the sums of these columns.
+template <int width>
+__device__ void store_sums(const ColumnSums& a, int64_t column, Elements<float, width> sum) {
+  float* const to = column < a.C ? a.out + column : a.out2 + (column - a.C);
+  if (a.accumulate) {
+    const auto before = load<width>(to);
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum.at[i] += before.at[i];
+  }
+  store<width>(to, sum);
+}
 
 // ---- The first stage by stripes -----------------------------------------------------------------
 // Sums over the rows of a warp, whose lanes with the same number modulo `lanes` hold the same n

@@ -29,6 +29,18 @@ struct DeviceProps {
   unsigned* arrived;  // [counters]
 };
 
+// out [C] and out2 [C2] (+)= sum over blocks of partial [blocks, C + C2]: the second stage of sums
+// over columns (column_sums.cuh), or the end of a weight's gradient in parts.
+struct ColumnSums {
+  float* out;
+  float* out2 = nullptr;
+  const float* partial;
+  int64_t C, C2 = 0;
+  int blocks;
+  int accumulate;  // a bool; no padding, which kernels' arguments may not have
+};
+void finish_column_sums(const ColumnSums&, cudaStream_t);
+
 // Unless ok, throws std::invalid_argument "op: what", with `what` formatted as by printf.
 template <class... Args>
 void require(bool ok, const char* op, const char* format, Args... args) {

@@ -7,7 +7,9 @@
 //         their rows of a and their part of k, by L2; the whole of b, a layer's weights, fits into
 //         it.
 // Block:  three warpgroups. One thread of the first, the producer, has TMA copy 64 of k of both
-//         operands into each of a ring of stages. The other two, the consumers, take the items
+//         operands into each of a ring of stages; its other warps may add up what a product before
+//         this one left in parts, which is free beside the products and a launch less. The other
+//         two warpgroups, the consumers, take the items
 //         - in turn (CUTLASS's ping-pong): one stores its sums while the other multiplies.
 //           ViT-Tiny's products have 192 of k, three stages: without that, storing would take half
 //           of the time.
@@ -25,6 +27,7 @@
 #pragma once
 #include <algorithm>
 
+#include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/hopper/ptx_tma.cuh"
 #include "kernels/cuda/hopper/ptx_wgmma.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -124,6 +127,8 @@ template <class T, class A, class B, class Epilogue, int tile_m, int tile_n,
           Consumers as = Consumers::in_turn>
 struct Product {
   static_assert(tile_n % 64 == 0, "boxes of 64");
+  // A producer that also adds up needs more.
+  static constexpr int producer_registers = 40, consumer_registers = 232;
   static constexpr bool same_columns = Epilogue::same_columns;
   static constexpr bool together = as == Consumers::together;
   static constexpr int item_m = together ? consumers * tile_m : tile_m;
@@ -133,6 +138,7 @@ struct Product {
     B b;
     Division division;
     Epilogue epilogue;
+    ColumnSums beside{};  // of another product, C and C2 multiples of 4; or none
   };
   struct Stage {
     alignas(1024) char a[item_m * depth * 2];
@@ -191,6 +197,7 @@ struct Product {
     if (threadIdx.x < warpgroup) {
       setmaxnreg_dec<producer_registers>();
       if (threadIdx.x == 0) produce(arguments, s);
+      if (threadIdx.x >= warp_size) add_up(arguments.beside);
     } else {
       setmaxnreg_inc<consumer_registers>();
       consume(arguments, s);
@@ -198,6 +205,16 @@ struct Product {
   }
 
  private:
+  // The producer's warps but the first add up 128 columns at a time.
+  __device__ static void add_up(const ColumnSums& sums) {
+    constexpr int width = 4, columns = width * warp_size, warps = warpgroup / warp_size - 1;
+    const int64_t end = sums.C + sums.C2;
+    const int warp = (static_cast<int>(threadIdx.x) / warp_size - 1) * gridDim.x + blockIdx.x;
+    for (int64_t c = int64_t{warp} * columns + threadIdx.x % warp_size * width; c < end;
+         c += int64_t{warps} * gridDim.x * columns)
+      store_sums(sums, c, add_blocks<width>(sums, c, 0, 1));
+  }
+
   __device__ static void produce(const Arguments& arguments, Shared& s) {
     int step = 0;
     for (int i = blockIdx.x; i < arguments.division.items(); i += gridDim.x) {

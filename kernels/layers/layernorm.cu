@@ -530,9 +530,9 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
       finish_column_sums({.out = op.dbias,
                           .out2 = op.dweight,
                           .partial = parts.partial,
-                          .blocks = parts.count,
                           .C = C,
                           .C2 = C,
+                          .blocks = parts.count,
                           .accumulate = op.accumulate},
                          stream);
   });

@@ -252,9 +252,9 @@ void linear_weight_gradient(const DeviceProps& props, const LinearBackwardWeight
     finish_column_sums({.out = op.dweight,
                         .out2 = op.dbias,
                         .partial = out,
-                        .blocks = parts.count,
                         .C = weights,
                         .C2 = s.K,
+                        .blocks = parts.count,
                         .accumulate = op.accumulate},
                        stream);
 }

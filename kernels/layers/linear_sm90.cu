@@ -57,7 +57,7 @@ Plan plan_activation(int M, int N, int K, const DeviceProps& props) {
 
 template <class T, class B, class Epilogue>
 void run_activation(const Factors& f, const Epilogue& epilogue, const DeviceProps& props,
-                    cudaStream_t stream) {
+                    cudaStream_t stream, const ColumnSums& beside = {}) {
   constexpr int widest = Epilogue::widest;
   const auto [tile, division] = plan_activation<Epilogue>(f.M, f.N, f.K, props);
   const auto with = [&]<int tile_n, Consumers consumers>() {
@@ -67,7 +67,8 @@ void run_activation(const Factors& f, const Epilogue& epilogue, const DeviceProp
                                  B::major == Major::k ? matrix_map(f.dtype, f.b, f.N, f.K, tile_n)
                                                       : matrix_map(f.dtype, f.b, f.K, f.N, 64)},
                            .division = division,
-                           .epilogue = epilogue},
+                           .epilogue = epilogue,
+                           .beside = beside},
                           props, stream);
   };
   using enum Consumers;
@@ -100,7 +101,7 @@ bool HopperKernels::takes(const LinearForward& op) const {
   return fits(op.dtype, op.shape);
 }
 template <>
-size_t HopperKernels::workspace(const LinearForward&) {
+size_t HopperKernels::workspace(const LinearForward&) const {
   return 0;
 }
 template <>
@@ -119,16 +120,22 @@ bool HopperKernels::takes(const LinearBackwardInput& op) const {
   return fits(op.dtype, op.shape);
 }
 template <>
-size_t HopperKernels::workspace(const LinearBackwardInput&) {
+size_t HopperKernels::workspace(const LinearBackwardInput&) const {
   return 0;
 }
 template <>
-void HopperKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
+void HopperKernels::run_beside(const LinearBackwardInput& op, const ColumnSums& sums,
+                               cudaStream_t stream) {
   const auto [M, N, K] = op.shape;
   const Factors f{op.dout, op.weight, M, K, N, op.dtype};
   by_16_bits(op.dtype, [&]<class T>() {
-    run_activation<T, AlongRows>(f, AddBias<T>{.out = activation_map(f, op.dinp)}, props_, stream);
+    run_activation<T, AlongRows>(f, AddBias<T>{.out = activation_map(f, op.dinp)}, props_, stream,
+                                 sums);
   });
+}
+template <>
+void HopperKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
+  run_beside(op, {}, stream);
 }
 
 template <>
@@ -136,12 +143,12 @@ bool HopperKernels::takes(const LinearBackwardWeight& op) const {
   return fits(op.dtype, op.shape);
 }
 template <>
-size_t HopperKernels::workspace(const LinearBackwardWeight& op) {
+size_t HopperKernels::workspace(const LinearBackwardWeight& op) const {
   const int parts = plan_weight(op.shape, props_).division.parts;
   return parts == 1 ? 0 : sizeof(float) * parts * (size_t(op.shape.N) * op.shape.K + op.shape.N);
 }
 template <>
-void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
+ColumnSums HopperKernels::run_in_parts(const LinearBackwardWeight& op, cudaStream_t stream) {
   const auto [M, N, K] = op.shape;
   const auto [tile, division] = plan_weight(op.shape, props_);
   const bool direct = division.parts == 1;
@@ -170,15 +177,18 @@ void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
     tile.n == 128 ? with.template operator()<128, 128, together>()
                   : with.template operator()<128, 192, together>();
   });
-  if (!direct)
-    finish_column_sums({.out = op.dweight,
-                        .out2 = op.dbias,
-                        .partial = partial,
-                        .blocks = division.parts,
-                        .C = weights,
-                        .C2 = biases,
-                        .accumulate = op.accumulate},
-                       stream);
+  if (direct) return {};
+  return {.out = op.dweight,
+          .out2 = op.dbias,
+          .partial = partial,
+          .C = weights,
+          .C2 = biases,
+          .blocks = division.parts,
+          .accumulate = op.accumulate};
+}
+template <>
+void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
+  run_and_add_up(op, stream);
 }
 
 template <>
@@ -186,7 +196,7 @@ bool HopperKernels::takes(const LinearGeluForward& op) const {
   return fits(op.dtype, op.shape);
 }
 template <>
-size_t HopperKernels::workspace(const LinearGeluForward&) {
+size_t HopperKernels::workspace(const LinearGeluForward&) const {
   return 0;
 }
 template <>
@@ -208,25 +218,30 @@ bool HopperKernels::takes(const GeluLinearBackwardInput& op) const {
   return fits(op.dtype, op.shape) && op.shape.K <= DeviceProps::counters;
 }
 template <>
-size_t HopperKernels::workspace(const GeluLinearBackwardInput& op) {
+size_t HopperKernels::workspace(const GeluLinearBackwardInput& op) const {
   const int M = op.shape.M, K = op.shape.K;
   const Division d = plan_activation<TimesGeluSlope<__half>>(M, K, op.shape.N, props_).division;
   return sizeof(float) * blocks_of<true>(d, props_) / d.tiles_n * K;
 }
 template <>
-void HopperKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) {
+void HopperKernels::run_beside(const GeluLinearBackwardInput& op, const ColumnSums& sums,
+                               cudaStream_t stream) {
   const auto [M, N, K] = op.shape;
   const Factors f{op.dout, op.weight, M, K, N, op.dtype};
   by_16_bits(op.dtype, [&]<class T>() {
     run_activation<T, AlongRows>(
         f,
         TimesGeluSlope<T>{.out = activation_map(f, op.dinp, tile_rows),
-                          .h = activation_map(f, op.inp, tile_rows),
-                          .bias = bias_of<T>(op.bias, K),
-                          .gradient = {op.dbias, op.accumulate},
+                          .h = activation_map(f, op.h, tile_rows),
+                          .bias = bias_of<T>(op.gelu_bias, K),
+                          .gradient = {op.dgelu_bias, op.accumulate},
                           .blocks = {static_cast<float*>(op.workspace), props_.arrived, K}},
-        props_, stream);
+        props_, stream, sums);
   });
+}
+template <>
+void HopperKernels::run(const GeluLinearBackwardInput& op, cudaStream_t stream) {
+  run_beside(op, {}, stream);
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -32,11 +32,11 @@ LinearBackwardInput GeluLinearBackwardInput::product() const {
 
 BiasGeluBackward GeluLinearBackwardInput::gelu() const {
   return {.dinp = dinp,
-          .dbias = dbias,
+          .dbias = dgelu_bias,
           .workspace = workspace,
           .dout = dinp,
-          .inp = inp,
-          .bias = bias,
+          .inp = h,
+          .bias = gelu_bias,
           .shape = {.rows = shape.M, .C = shape.K},
           .dtype = dtype,
           .accumulate = accumulate};

@@ -1,6 +1,7 @@
 // Each operation's requirements on its arguments, and its cost: flops by the formulas in kernels.h,
 // bytes by the tensors' sizes. Every device uses these checks.
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -147,6 +148,59 @@ void LinearBackwardWeight::describe(Arguments& a) const {
   a.read("dout", dout, double(M) * N), a.read("inp", inp, double(M) * K);
 }
 
+// ---- both gradients -----------------------------------------------------------------------------
+// Passes on what one of two gradients describes, but for what they have together: the name, the
+// sizes, which are the first's, and the workspace.
+class OneOfTwo final : public Arguments {
+ public:
+  explicit OneOfTwo(Arguments& to) : to_(to) {}
+  void next() { is_first_ = false; }
+  void size(const char* name, const int& value) override {
+    if (is_first_) to_.size(name, value);
+  }
+  void flops(double n) override { to_.flops(flops_ += n); }
+  void rule(bool holds, const char* otherwise) override { to_.rule(holds, otherwise); }
+
+ private:
+  void begin(const char*, DType) override {}
+  void tensor(const TensorArgument& t) override {
+    if (t.need != Need::workspace) to_.tensor(t);
+  }
+
+  Arguments& to_;
+  bool is_first_ = true;
+  double flops_ = 0;
+};
+
+template <class Both>
+void describe_both(Arguments& a, const char* name, const Both& op) {
+  const auto& [weight, input, workspace] = op;
+  OneOfTwo gradient(a.operation(name, weight.dtype));
+  weight.describe(gradient);
+  gradient.next();
+  input.describe(gradient);
+  a.rule(weight.dtype == input.dtype && weight.dout == input.dout &&
+             std::memcmp(&weight.shape, &input.shape, sizeof weight.shape) == 0,
+         "the gradients are of two layers");
+  a.workspace(workspace);
+}
+template <>
+void LinearBackward::describe(Arguments& a) const {
+  describe_both(a, "LinearBackward", *this);
+}
+template <>
+void GeluLinearBackward::describe(Arguments& a) const {
+  describe_both(a, "GeluLinearBackward", *this);
+}
+template <>
+void ConvBackward::describe(Arguments& a) const {
+  describe_both(a, "ConvBackward", *this);
+}
+template <>
+void ConvBackwardSums::describe(Arguments& a) const {
+  describe_both(a, "ConvBackwardSums", *this);
+}
+
 // ---- activations --------------------------------------------------------------------------------
 void BiasGeluForward::describe(Arguments& a) const {
   const double n = count(shape);
@@ -194,10 +248,10 @@ void GeluLinearBackwardInput::describe(Arguments& a) const {
   const double n = double(M) * K;
   sizes(a.operation("GeluLinearBackwardInput", dtype), shape).flops(2 * n * N + 30 * n);
   a.write("dinp", dinp, n);
-  a.gradient("dbias", dbias, K, accumulate);
+  a.gradient("dgelu_bias", dgelu_bias, K, accumulate);
   a.workspace(workspace);
-  a.read("dout", dout, double(M) * N), a.read("inp", inp, n);
-  a.read("weight", weight, double(N) * K), a.read("bias", bias, K);
+  a.read("dout", dout, double(M) * N), a.read("h", h, n);
+  a.read("weight", weight, double(N) * K), a.read("gelu_bias", gelu_bias, K);
 }
 
 // ---- layernorm ----------------------------------------------------------------------------------

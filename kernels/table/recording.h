@@ -26,25 +26,26 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
  public:
   std::vector<RecordedOperation> operations;  // in the order of their first run
   bool counting = true;                       // false: notes new names and shapes with a count of 0
+  bool together = false;                      // BothGradients is one operation, not two
 
   template <class Op>
   void dispatch(Op op, Stream) {
     if constexpr (requires { op.workspace; }) op.workspace = nullptr;
     Extras extras;
-    if constexpr (requires { op.count; }) extras.count = &op.count;
-    if constexpr (requires { op.relu; }) extras.relu = op.relu;
-    if constexpr (requires { op.drop; }) extras.dropped = op.drop > 0;
-    if constexpr (requires { op.drop_path; }) extras.dropped = op.drop_path.drop > 0;
-    if constexpr (requires { op.accumulate; }) extras.accumulate = op.accumulate;
-    if constexpr (requires { op.residual_norm; })
-      extras.residual_norm = op.residual_norm.weight != nullptr;
-    if constexpr (requires { op.kind; }) extras.kind = &op.kind;
+    if constexpr (is_both_gradients<Op>)
+      extras.add(op.weight), extras.add(op.input);
+    else
+      extras.add(op);
     note([](const void* p, Arguments& a) { static_cast<const Op*>(p)->describe(a); }, &op, extras,
          op);
   }
   template <class Op>
   size_t workspace(const Op&) {
     return 0;
+  }
+  template <class Op>
+  bool takes(const Op&) const {
+    return together;
   }
 
  private:
@@ -53,6 +54,18 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
     const size_t* count = nullptr;
     const OptimizerKind* kind = nullptr;
     bool relu = false, dropped = false, accumulate = false, residual_norm = false;
+
+    template <class Op>
+    void add(const Op& op) {
+      if constexpr (requires { op.count; }) count = &op.count;
+      if constexpr (requires { op.relu; }) relu = op.relu;
+      if constexpr (requires { op.drop; }) dropped = op.drop > 0;
+      if constexpr (requires { op.drop_path; }) dropped = op.drop_path.drop > 0;
+      if constexpr (requires { op.accumulate; }) accumulate = op.accumulate;
+      if constexpr (requires { op.residual_norm; })
+        residual_norm = op.residual_norm.weight != nullptr;
+      if constexpr (requires { op.kind; }) kind = &op.kind;
+    }
   };
   using Describe = void (*)(const void* op, Arguments&);
   // Not a template: there are forty operations.

@@ -144,17 +144,18 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from,
   BatchNormOut made = out;
   made.node = static_cast<int>(g.nodes().size()) - 1;
   made.backward_rest = rest;
-  made.backward_first = [=, relu = o.relu](const Context& r, ConvBackwardInputSums op) {
-    op.sums = r.floats(all_sums);
-    op.dnorm_weight = r.dweight(norm.weight);
-    op.dnorm_bias = r.dweight(norm.bias);
-    op.norm_relu_mask = r.words(relu_mask);
-    op.norm_inp = r.at(inp);
-    op.mean = r.floats(norm.mean);
-    op.rstd = r.floats(norm.rstd);
-    op.norm_weight = r.master(norm.weight);
-    op.norm_bias = r.master(norm.bias);
-    op.relu = relu;
+  made.backward_first = [=, relu = o.relu](const Context& r, ConvBackwardSums op) {
+    ConvBackwardInputSums& input = op.input;
+    input.sums = r.floats(all_sums);
+    input.dnorm_weight = r.dweight(norm.weight);
+    input.dnorm_bias = r.dweight(norm.bias);
+    input.norm_relu_mask = r.words(relu_mask);
+    input.norm_inp = r.at(inp);
+    input.mean = r.floats(norm.mean);
+    input.rstd = r.floats(norm.rstd);
+    input.norm_weight = r.master(norm.weight);
+    input.norm_bias = r.master(norm.bias);
+    input.relu = relu;
     r.run(op);
   };
   return made;

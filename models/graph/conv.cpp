@@ -38,28 +38,28 @@ ConvOut conv(Graph& g, const std::string& name, const BatchNormOut& norm, const 
                       .weight = r.weight(weight),
                       .shape = shape});
   };
-  const auto backward_weight = [=](const Context& r) {
-    r.run(ConvBackwardWeight{
-        .dweight = r.dweight(weight), .dout = r.grad(out), .inp = r.at(inp), .shape = shape});
+  const auto of_weight = [=](const Context& r) {
+    return ConvBackwardWeight{
+        .dweight = r.dweight(weight), .dout = r.grad(out), .inp = r.at(inp), .shape = shape};
   };
   const auto backward = [=, input_grad = o.input_grad](const Context& r) {
-    backward_weight(r);
-    if (input_grad)
-      r.run(ConvBackwardInput{.dinp = r.grad(inp),
-                              .dout = r.grad(out),
-                              .add = r.grad(skip),
-                              .weight = r.weight(weight),
-                              .shape = shape});
+    if (!input_grad) return r.run(of_weight(r));
+    r.run(ConvBackward{.weight = of_weight(r),
+                       .input = {.dinp = r.grad(inp),
+                                 .dout = r.grad(out),
+                                 .add = r.grad(skip),
+                                 .weight = r.weight(weight),
+                                 .shape = shape}});
   };
   Node node{name, "conv", forward, backward};
   if (norm.of_last_node(g)) {
-    node.fused_backward = [=, sums = norm.backward_first](const Context& r) {
-      backward_weight(r);
-      sums(r, {.dinp = r.grad(inp),
-               .dout = r.grad(out),
-               .add = r.grad(skip),
-               .weight = r.weight(weight),
-               .shape = shape});
+    node.fused_backward = [=, both = norm.backward_first](const Context& r) {
+      both(r, {.weight = of_weight(r),
+               .input = {.dinp = r.grad(inp),
+                         .dout = r.grad(out),
+                         .add = r.grad(skip),
+                         .weight = r.weight(weight),
+                         .shape = shape}});
     };
     node.fused_previous = norm.backward_rest;
   }

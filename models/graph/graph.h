@@ -204,9 +204,10 @@ struct Context {
   // to all operations of a pass: dtype, workspace, params, accumulate.
   template <class Op>
   void run(Op op) const {
-    if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();
-    if constexpr (requires { op.params; }) op.params = params;
-    if constexpr (requires { op.accumulate; }) op.accumulate = accumulate;
+    if constexpr (is_both_gradients<Op>)
+      fill_in(op.weight), fill_in(op.input);
+    else
+      fill_in(op);
     if (planning) planning->flops += cost_of(op).flops;
     if constexpr (requires { op.workspace; }) {
       op.workspace = workspace;
@@ -214,6 +215,12 @@ struct Context {
         planning->workspace = std::max(planning->workspace, kernels->workspace_bytes(op));
     }
     if (!planning) kernels->run(op, stream);
+  }
+  template <class Op>
+  void fill_in(Op& op) const {
+    if constexpr (requires { op.dtype; }) op.dtype = graph->dtype();
+    if constexpr (requires { op.params; }) op.params = params;
+    if constexpr (requires { op.accumulate; }) op.accumulate = accumulate;
   }
   void all_reduce(float* data, size_t count) const {
     if (!planning) peers->all_reduce(data, count);

@@ -27,24 +27,25 @@ Tensor linear(Graph& g, const std::string& name, const GeluOut& from, const Line
                         .bias = r.weight(bias),
                         .shape = shape});
   };
-  const auto backward_weight = [=](const Context& r) {
-    r.run(LinearBackwardWeight{.dweight = r.dweight(weight),
-                               .dbias = r.dweight(bias),
-                               .dout = r.grad(out),
-                               .inp = r.at(inp),
-                               .shape = shape});
+  const auto of_weight = [=](const Context& r) {
+    return LinearBackwardWeight{.dweight = r.dweight(weight),
+                                .dbias = r.dweight(bias),
+                                .dout = r.grad(out),
+                                .inp = r.at(inp),
+                                .shape = shape};
   };
   const auto backward = [=, input_grad = o.input_grad](const Context& r) {
-    backward_weight(r);
-    if (input_grad)
-      r.run(LinearBackwardInput{
-          .dinp = r.grad(inp), .dout = r.grad(out), .weight = r.weight(weight), .shape = shape});
+    if (!input_grad) return r.run(of_weight(r));
+    r.run(LinearBackward{
+        .weight = of_weight(r),
+        .input = {
+            .dinp = r.grad(inp), .dout = r.grad(out), .weight = r.weight(weight), .shape = shape}});
   };
   Node node{name, "linear", forward, backward};
   if (from.of_last_node(g)) {
-    node.fused_backward = [=, input = from.backward_first](const Context& r) {
-      backward_weight(r);
-      input(r, {.dout = r.grad(out), .weight = r.weight(weight), .shape = shape});
+    node.fused_backward = [=, both = from.backward_first](const Context& r) {
+      both(r, {.weight = of_weight(r),
+               .input = {.dout = r.grad(out), .weight = r.weight(weight), .shape = shape}});
     };
     node.fused_previous = from.backward_rest;
   }

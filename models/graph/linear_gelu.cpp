@@ -24,13 +24,14 @@ GeluOut linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, Weight
                             .shape = shape});
   };
   const auto rest = [=](const Context& r) {
-    r.run(LinearBackwardWeight{.dweight = r.dweight(weight),
-                               .dbias = nullptr,
-                               .dout = r.grad(h),
-                               .inp = r.at(inp),
-                               .shape = shape});
-    r.run(LinearBackwardInput{
-        .dinp = r.grad(inp), .dout = r.grad(h), .weight = r.weight(weight), .shape = shape});
+    r.run(LinearBackward{
+        .weight = {.dweight = r.dweight(weight),
+                   .dbias = nullptr,
+                   .dout = r.grad(h),
+                   .inp = r.at(inp),
+                   .shape = shape},
+        .input = {
+            .dinp = r.grad(inp), .dout = r.grad(h), .weight = r.weight(weight), .shape = shape}});
   };
   const auto backward = [=](const Context& r) {
     r.run(BiasGeluBackward{.dinp = r.grad(h),
@@ -46,11 +47,11 @@ GeluOut linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, Weight
   GeluOut made = out;
   made.node = static_cast<int>(g.nodes().size()) - 1;
   made.backward_rest = rest;
-  made.backward_first = [=](const Context& r, GeluLinearBackwardInput op) {
-    op.dinp = r.grad(h);
-    op.dbias = r.dweight(bias);
-    op.inp = r.at(h);
-    op.bias = r.weight(bias);
+  made.backward_first = [=](const Context& r, GeluLinearBackward op) {
+    op.input.dinp = r.grad(h);
+    op.input.dgelu_bias = r.dweight(bias);
+    op.input.h = r.at(h);
+    op.input.gelu_bias = r.weight(bias);
     r.run(op);
   };
   return made;

@@ -32,9 +32,9 @@ struct FusedOut {
 };
 
 // The first half is the batch norm's sums, for a convolution.
-using BatchNormOut = FusedOut<ConvBackwardInputSums>;
+using BatchNormOut = FusedOut<ConvBackwardSums>;
 // The first half is the GELU's gradient, for a linear.
-using GeluOut = FusedOut<GeluLinearBackwardInput>;
+using GeluOut = FusedOut<GeluLinearBackward>;
 
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
 // the processes over which the next batch norm computes its statistics. skip: ConvOut::skip is inp

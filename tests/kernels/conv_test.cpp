@@ -312,7 +312,18 @@ Problem forward(DType dtype, ConvShape s, Moments moments, bool exact) {
 
 enum class Add { none, given, in_place };
 
-Problem backward_input(DType dtype, ConvShape s, Add with, bool exact) {
+// Adds a weight's gradient to a problem of the input's, from the same dout.
+ConvBackwardWeight add_weight_gradient(Problem& p, const Values& dout, const ConvShape& s,
+                                       bool accumulate) {
+  const Values inp = data(p, s.inp_count());
+  p.gradient("dweight", weight_of(s), oracle::conv_backward_weight(dout, inp, s, p.dtype),
+             accumulate);
+  p.input("inp", inp_of(s), inp);
+  return {.shape = s, .dtype = p.dtype, .accumulate = accumulate};
+}
+enum class Gradients { input, both };
+
+Problem backward_input(DType dtype, ConvShape s, Add with, bool exact, Gradients gradients) {
   Problem p(dtype);
   p.exact = exact;
   const Values dout = data(p, s.out_count()), weight = data(p, s.weight_count());
@@ -322,7 +333,12 @@ Problem backward_input(DType dtype, ConvShape s, Add with, bool exact) {
            in_place ? add : Values{});
   p.input("dout", out_of(s), dout), p.input("weight", weight_of(s), weight);
   if (with == Add::given) p.input("add", inp_of(s), add);
-  p.runs(ConvBackwardInput{.shape = s, .dtype = dtype}, {{"add", in_place ? "dinp" : "add"}});
+  const ConvBackwardInput op{.shape = s, .dtype = dtype};
+  const std::map<std::string, std::string> arguments = {{"add", in_place ? "dinp" : "add"}};
+  if (gradients == Gradients::both)
+    p.runs(ConvBackward{.weight = add_weight_gradient(p, dout, s, exact), .input = op}, arguments);
+  else
+    p.runs(op, arguments);
   return p;
 }
 
@@ -370,7 +386,7 @@ std::string check_norm_sums(const DeviceArguments& a, const oracle::Norm& n, DTy
          compare_to("dnorm_weight", dweight);
 }
 
-Problem backward_input_sums(DType dtype, const InputSums& t) {
+Problem backward_input_sums(DType dtype, const InputSums& t, Gradients gradients) {
   Problem p(dtype);
   p.exact = t.exact;
   const ConvShape& s = t.s;
@@ -402,9 +418,14 @@ Problem backward_input_sums(DType dtype, const InputSums& t) {
   if (!n.out.empty()) p.objects("norm_relu_mask", positive_words(n.out, s.C));
   p.input_fp32("mean", C, n.mean), p.input_fp32("rstd", C, n.rstd);
   p.input_fp32("norm_weight", C, n.weight), p.input_fp32("norm_bias", C, n.bias);
-  p.runs(
-      ConvBackwardInputSums{.shape = s, .relu = n.relu, .dtype = dtype, .accumulate = t.accumulate},
-      {{"add", in_place ? "dinp" : "add"}});
+  const ConvBackwardInputSums op{
+      .shape = s, .relu = n.relu, .dtype = dtype, .accumulate = t.accumulate};
+  const std::map<std::string, std::string> arguments = {{"add", in_place ? "dinp" : "add"}};
+  if (gradients == Gradients::both)
+    p.runs(ConvBackwardSums{.weight = add_weight_gradient(p, dout, s, t.accumulate), .input = op},
+           arguments);
+  else
+    p.runs(op, arguments);
   return p;
 }
 
@@ -535,14 +556,14 @@ KernelCases conv_cases() {
   const auto add_backward_input = [&](const ConvShape& s, Add add, bool exact) {
     const char* kinds[] = {"", "_add", "_add_in_place"};
     cases.add("conv_backward_input" + name_of(s) + kinds[int(add)] + flag(exact, "exact"),
-              backward_input, s, add, exact);
+              backward_input, s, add, exact, Gradients::input);
   };
   const auto add_sums = [&](const ConvShape& s, int i, bool exact) {
     const InputSums t{s, Add(i / 2 % 3), Sign(i % 3), i % 2 == 0, exact};
     const char *adds[] = {"", "_add", "_add_in_place"}, *signs[] = {"", "_out", "_no_relu"};
     cases.add("conv_backward_input_sums" + name_of(s) + adds[int(t.add)] + signs[int(t.sign)] +
                   flag(t.accumulate, "accumulate") + flag(exact, "exact"),
-              backward_input_sums, t);
+              backward_input_sums, t, Gradients::input);
   };
   const auto add_backward_weight = [&](const ConvShape& s, bool accumulate, bool exact) {
     cases.add(
@@ -582,6 +603,19 @@ KernelCases conv_cases() {
                              {1, 20, 30, 256, 136, 1, 1, 1, 0},
                              {1, 21, 31, 128, 136, 2, 2, 1, 0}})
     add_backward_weight(s, false, false);
+  // Both gradients: on Hopper the parts of the last four are added up beside the input's products.
+  for (const ConvShape& s : {ConvShape{2, 3, 3, 5, 7, 3, 3, 1, 1},
+                             {1, 33, 31, 64, 32, 1, 1, 1, 0},
+                             {1, 17, 61, 64, 40, 3, 3, 1, 1},
+                             {1, 65, 63, 64, 32, 3, 3, 2, 1},
+                             {1, 65, 63, 64, 32, 1, 1, 2, 0}}) {
+    const bool odd = ++i % 2;
+    cases.add("conv_backward" + name_of(s), backward_input, s, odd ? Add::given : Add::none, odd,
+              Gradients::both);
+    cases.add("conv_backward_sums" + name_of(s), backward_input_sums,
+              InputSums{s, odd ? Add::in_place : Add::none, Sign(i % 3), odd, false},
+              Gradients::both);
+  }
   cases.always(wide);
   // Without padding, whose zeros would add variance.
   for (const ConvShape& s : {ConvShape{2, 7, 7, 64, 64, 3, 3, 1, 0},

@@ -52,6 +52,17 @@ Gradient gelu_linear_backward_input(const Values& dout, const Values& inp, const
   return g;
 }
 
+// a^T b, of [rows, A] and [rows, B]: the gradient of a linear's weight.
+Tensor columns_product(const Values& a, int A, const Values& b, int B, DType dtype) {
+  const int rows = int(a.size()) / A;
+  Tensor out(size_t(A) * size_t(B));
+  for (int r = 0; r < rows; ++r)
+    for (int i = 0; i < A; ++i)
+      for (int j = 0; j < B; ++j) out[at(i, B, j)] += Tracked(a[at(r, A, i)]) * b[at(r, B, j)];
+  for (Tracked& sum : out) sum = on_tensor_cores(sum, rows, dtype);
+  return out;
+}
+
 // ---- the oracle's gradient --------------------------------------------------------------------
 // The function is gelu(inp + bias) weight^T, its GELU by linear_gelu_forward with a unit matrix.
 TEST(Oracle, GeluLinear) {
@@ -111,10 +122,28 @@ Problem backward_input(DType dtype, LinearShape s, bool accumulate, bool exact) 
   const Values inp = p.data(size_t(M) * K, 0, 1.5), bias = bias_of(p, K);
   const oracle::Gradient g = oracle::gelu_linear_backward_input(dout, inp, weight, bias, s, dtype);
   p.output("dinp", {M, K}, g.dinp);
-  p.gradient("dbias", {K}, g.dbias, accumulate);
-  p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp);
-  p.input("weight", {N, K}, weight), p.input("bias", {K}, bias);
+  p.gradient("dgelu_bias", {K}, g.dbias, accumulate);
+  p.input("dout", {M, N}, dout), p.input("h", {M, K}, inp);
+  p.input("weight", {N, K}, weight), p.input("gelu_bias", {K}, bias);
   p.runs(GeluLinearBackwardInput{.shape = s, .dtype = dtype, .accumulate = accumulate});
+  return p;
+}
+
+Problem backward(DType dtype, LinearShape s, bool accumulate) {
+  const auto [M, N, K] = s;
+  Problem p(dtype);
+  const Values dout = p.data(size_t(M) * N), weight = p.data(size_t(N) * K);
+  const Values h = p.data(size_t(M) * K, 0, 1.5), bias = bias_of(p, K);
+  const Values inp = p.data(size_t(M) * K);
+  const oracle::Gradient g = oracle::gelu_linear_backward_input(dout, h, weight, bias, s, dtype);
+  const Tensor dweight = oracle::columns_product(dout, N, inp, K, dtype);
+  p.output("dinp", {M, K}, g.dinp);
+  p.gradient("dgelu_bias", {K}, g.dbias, accumulate);
+  p.gradient("dweight", {N, K}, dweight, accumulate);
+  p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp), p.input("h", {M, K}, h);
+  p.input("weight", {N, K}, weight), p.input("gelu_bias", {K}, bias);
+  p.runs(GeluLinearBackward{.weight = {.shape = s, .dtype = dtype, .accumulate = accumulate},
+                            .input = {.shape = s, .dtype = dtype, .accumulate = accumulate}});
   return p;
 }
 
@@ -153,6 +182,9 @@ KernelCases linear_gelu_cases() {
               LinearShape{520, width, 264}, true, false);
   cases.add("gelu_linear_backward_input_M520_N264_K72", backward_input, LinearShape{520, 264, 72},
             false, false);
+  for (const LinearShape& s : {LinearShape{3, 5, 7}, {2500, 8, 16}, {1100, 136, 264}})
+    cases.add("gelu_linear_backward" + sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}}), backward, s,
+              s.M % 3 == 1);
   cases.always(shared);
   // ViT-Tiny's MLP.
   cases.add("linear_gelu_forward_M33_N768_K192", forward, LinearShape{33, 768, 192}, true, false);

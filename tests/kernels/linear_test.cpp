@@ -107,6 +107,22 @@ Problem backward_weight(DType dtype, LinearShape s, bool with_bias, bool accumul
   return p;
 }
 
+Problem backward(DType dtype, LinearShape s, bool accumulate, bool exact) {
+  const auto [M, N, K] = s;
+  Problem p(dtype);
+  p.exact = exact;
+  const Values dout = p.data(size_t(M) * N), inp = p.data(size_t(M) * K);
+  const Values weight = p.data(size_t(N) * K);
+  const oracle::LinearGradient g = oracle::linear_backward_weight(dout, inp, s, dtype);
+  p.gradient("dweight", {N, K}, g.dweight, accumulate);
+  p.gradient("dbias", {N}, g.dbias, accumulate);
+  p.output("dinp", {M, K}, oracle::linear_backward_input(dout, weight, s, dtype));
+  p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp), p.input("weight", {N, K}, weight);
+  p.runs(LinearBackward{.weight = {.shape = s, .dtype = dtype, .accumulate = accumulate},
+                        .input = {.shape = s, .dtype = dtype}});
+  return p;
+}
+
 KernelCases linear_cases() {
   KernelCases cases;
   const auto add_weight = [&](const LinearShape& s) {
@@ -154,6 +170,14 @@ KernelCases linear_cases() {
   const size_t shared = cases.size();
   for (const int width : {72, 136}) add({520, width, 264}), add({520, 264, width});
   add_weight({1900, 136, 72}), add_weight({600, 136, 512});
+  // Both gradients: on Hopper the parts of the last three are added up beside the input's products,
+  // by fewer threads than there are columns, and by more.
+  for (const LinearShape& s :
+       {LinearShape{3, 5, 7}, {65, 24, 40}, {2500, 8, 8}, {2300, 24, 200}, {1100, 264, 136}})
+    for (const bool exact : {false, true})
+      cases.add("linear_backward" + sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}}) +
+                    flag(exact, "exact_accumulate"),
+                backward, s, exact, exact);
   cases.always(shared);
   cases.begin_sweep();
   // All layers' widths: ViT-Tiny's, ViT-L's, and the heads of ResNets.
@@ -172,6 +196,14 @@ KernelCases linear_cases() {
 }
 
 [[maybe_unused]] const bool added = add_cases(linear_cases());
+[[maybe_unused]] const bool refused = refuses<LinearBackward>({
+    {"of two layers", [](LinearBackward& o) { --o.input.shape.M; }},
+    {"of two layers", [](LinearBackward& o) { o.input.dout = o.weight.inp; }},
+    {"of two layers",
+     [](LinearBackward& o) {
+       o.input.dtype = o.weight.dtype == DType::fp32 ? DType::fp16 : DType::fp32;
+     }},
+});
 
 #ifdef BAREVISION_SIMT
 Device simt_as(const std::string& chip) {

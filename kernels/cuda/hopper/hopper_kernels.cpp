@@ -24,23 +24,31 @@ class HopperTable final : public KernelRows<HopperTable> {
 
   template <class Op>
   bool takes([[maybe_unused]] const Op& op) const {
-    if constexpr (HopperOps::has<Op>)
+    if constexpr (has_hopper_kernel<Op>)
       return hopper_.takes(op);
     else
       return false;
   }
   template <class Op>
   size_t workspace(const Op& op) {
-    if constexpr (HopperOps::has<Op>)
-      if (hopper_.takes(op)) return hopper_.workspace(op);
-    return rest_.workspace(op);
+    if constexpr (is_both_gradients<Op>) {
+      return hopper_.workspace(op);  // others run in two
+    } else {
+      if constexpr (has_hopper_kernel<Op>)
+        if (hopper_.takes(op)) return hopper_.workspace(op);
+      return rest_.workspace(op);
+    }
   }
   template <class Op>
   void dispatch(const Op& op, Stream stream) {
     const auto on = stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
-    if constexpr (HopperOps::has<Op>)
-      if (hopper_.takes(op)) return hopper_.run(op, on);
-    rest_.run(op, on);
+    if constexpr (is_both_gradients<Op>) {
+      hopper_.run(op, on);  // others run in two
+    } else {
+      if constexpr (has_hopper_kernel<Op>)
+        if (hopper_.takes(op)) return hopper_.run(op, on);
+      rest_.run(op, on);
+    }
   }
 
  protected:
@@ -65,8 +73,14 @@ struct Rows {
   static std::vector<std::string> hopper_operations() {
     std::vector<std::string> names;
     const auto add = [&]<class Op>(Op op) {
-      if constexpr (HopperOps::has<Op>) {
-        if constexpr (requires { op.shape.groups; }) op.shape.stride = op.shape.groups = 1;
+      if constexpr (has_hopper_kernel<Op>) {
+        const auto make_valid = [](auto& shape) {
+          if constexpr (requires { shape.groups; }) shape.stride = shape.groups = 1;
+        };
+        if constexpr (is_both_gradients<Op>)
+          make_valid(op.weight.shape), make_valid(op.input.shape);
+        else
+          make_valid(op.shape);
         names.push_back(Fields(op).operation);
       }
     };

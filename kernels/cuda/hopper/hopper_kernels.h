@@ -18,6 +18,13 @@ using HopperOps =
                   GeluLinearBackwardInput, ConvForward, ConvBackwardInput, ConvBackwardInputSums,
                   ConvBackwardWeight, AttentionForward, AttentionBackward>;
 
+// Both gradients need one each.
+template <class Op>
+constexpr bool has_hopper_kernel = HopperOps::has<Op>;
+template <class Weight, class Input>
+constexpr bool has_hopper_kernel<BothGradients<Weight, Input>> =
+    HopperOps::has<Weight>&& HopperOps::has<Input>;
+
 class HopperKernels {
  public:
   explicit HopperKernels(const DeviceProps& props) : props_(props) {}
@@ -29,11 +36,46 @@ class HopperKernels {
   template <class Op>
   bool takes(const Op&) const;
   template <class Op>
-  size_t workspace(const Op&);
+  size_t workspace(const Op&) const;
   template <class Op>
   void run(const Op&, cudaStream_t);
 
+  // BothGradients in two launches: with both kernels taken and the weight's gradient in parts, the
+  // input's adds these up. Each has a workspace of its own.
+  template <class Weight, class Input>
+  bool takes(const BothGradients<Weight, Input>& op) const {
+    return takes(op.weight) && takes(op.input) && workspace(op.weight) > 0;
+  }
+  template <class Weight, class Input>
+  size_t workspace(const BothGradients<Weight, Input>& op) const {
+    return workspace_of_weight(op.weight) + workspace(op.input);
+  }
+  template <class Weight, class Input>
+  void run(BothGradients<Weight, Input> op, cudaStream_t stream) {
+    op.weight.workspace = op.workspace;
+    op.input.workspace = static_cast<char*>(op.workspace) + workspace_of_weight(op.weight);
+    run_beside(op.input, run_in_parts(op.weight, stream), stream);
+  }
+
  private:
+  // Leaves the sums in parts, if there are several, for the caller to have them added up.
+  template <class Weight>
+  ColumnSums run_in_parts(const Weight&, cudaStream_t);
+  // Adds these up beside the products.
+  template <class Input>
+  void run_beside(const Input&, const ColumnSums&, cudaStream_t);
+  // A weight's gradient by itself.
+  template <class Weight>
+  void run_and_add_up(const Weight& op, cudaStream_t stream) {
+    if (const ColumnSums parts = run_in_parts(op, stream); parts.blocks > 1)
+      finish_column_sums(parts, stream);
+  }
+  template <class Weight>
+  size_t workspace_of_weight(const Weight& op) const {
+    constexpr size_t alignment = gpu_alignments.workspace_alignment;
+    return (workspace(op) + alignment - 1) / alignment * alignment;
+  }
+
   DeviceProps props_;
 };
 
