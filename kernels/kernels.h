@@ -214,7 +214,7 @@ struct DropPath {
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
 // mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
 struct LayerNormForward {
-  void* out;                   // [rows, C] dtype  =
+  void* out;                   // [rows, C] dtype  =, may be residual itself
   void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
   float *mean, *rstd;          // [rows]  =, saved for backward
   const void* inp;             // [rows, C] dtype
@@ -248,6 +248,57 @@ struct LayerNormBackward {
   bool accumulate;
   void describe(Arguments&) const;
 };
+
+// ---- linear and layernorm -----------------------------------------------------------------------
+// A linear and the layer norm that adds its result to inp, so that a product can normalise the rows
+// of its sums:
+//   LinearForward, whose out is LayerNormForward's residual; that one's inp is called `stream`
+// The residual may be rounded to dtype before it is added.
+struct LinearNormForward {
+  void* out;                             // [M, N] dtype  =: the layer norm's
+  void* sum;                             // [M, N] dtype  =, saved for backward
+  float *mean, *rstd;                    // [M]  =, saved for backward
+  void* workspace;                       // [workspace_bytes(*this)]
+  const void* inp;                       // [M, K] dtype
+  const void* stream;                    // [M, N] dtype
+  const void* weight;                    // [N, K] dtype
+  const void* bias;                      // [N] dtype, or null
+  const float *norm_weight, *norm_bias;  // [N]
+  const StepParams* params;              // as in LayerNormForward
+  LinearShape shape;
+  DropPath drop_path;
+  float eps;
+  DType dtype;
+  void describe(Arguments&) const;
+  // The same in two operations, the second in place.
+  LinearForward product() const;
+  LayerNormForward norm() const;
+};
+
+// The input gradient of a linear that reads a layer norm's out, with the layer norm's own:
+//   LinearBackwardInput, whose dinp is LayerNormBackward's dout; it may be rounded to dtype
+struct NormLinearBackwardInput {
+  void* dinp;                        // [M, K] dtype  =: the layer norm's
+  void* dresidual;                   // [M, K] dtype  =, as in LayerNormBackward
+  float *dnorm_weight, *dnorm_bias;  // [K]  = or +=, by accumulate
+  void* workspace;                   // [workspace_bytes(*this)]
+  const void* dout;                  // [M, N] dtype: the linear's
+  const void* dsum;                  // [M, K] dtype, as in LayerNormBackward, or null
+  const void* sum;                   // [M, K] dtype
+  const float *mean, *rstd;          // [M]
+  const void* weight;                // [N, K] dtype
+  const float* norm_weight;          // [K]
+  const StepParams* params;          // as in LayerNormForward
+  LinearShape shape;
+  DropPath drop_path;
+  DType dtype;
+  bool accumulate;
+  void describe(Arguments&) const;
+  // The same in two operations, the second in place.
+  LinearBackwardInput product() const;
+  LayerNormBackward norm() const;
+};
+using NormLinearBackward = BothGradients<LinearBackwardWeight, NormLinearBackwardInput>;
 
 // ---- attention ----------------------------------------------------------------------------------
 // Multi-head self-attention over packed projections, flash-style (Dao et al. 2022): for each image
@@ -755,12 +806,13 @@ using Kernels = KernelTable<
     InputPatches, AugmentImages, LinearForward, LinearBackwardInput, LinearBackwardWeight,
     LinearBackward, BiasGeluForward, BiasGeluBackward, TanhForward, TanhBackward, LinearGeluForward,
     GeluLinearBackwardInput, GeluLinearBackward, LayerNormForward, LayerNormBackward,
-    AttentionForward, AttentionBackward, EmbedForward, EmbedBackward, TakeTokensForward,
-    TakeTokensBackward, ConvForward, ConvBackwardInput, ConvBackwardWeight, ConvBackward,
-    BatchNormForward, BatchNormEvaluate, BatchNormBackwardSums, ConvBackwardInputSums,
-    ConvBackwardSums, BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward,
-    AveragePoolBackward, Dropout, CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics,
-    GradientTail, GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
+    LinearNormForward, NormLinearBackwardInput, NormLinearBackward, AttentionForward,
+    AttentionBackward, EmbedForward, EmbedBackward, TakeTokensForward, TakeTokensBackward,
+    ConvForward, ConvBackwardInput, ConvBackwardWeight, ConvBackward, BatchNormForward,
+    BatchNormEvaluate, BatchNormBackwardSums, ConvBackwardInputSums, ConvBackwardSums,
+    BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward, AveragePoolBackward,
+    Dropout, CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics, GradientTail,
+    GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
 // The base of a device's table: class D final : public KernelRows<D>.
 template <class Self>
 using KernelRows = Kernels::Apply<RowsOf, Self>;

@@ -45,7 +45,7 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
     branch = {dropout(g, block + "attn.proj_drop", proj, o.proj_drop_rate), drop_path};
 
     auto [x2, normed2] = layernorm(g, block + "norm2", x1, branch, c.layer_norm_eps);
-    GeluOut act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
+    LinearInput act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
     if (o.proj_drop_rate > 0)  // else fc2's backward computes the GELU's, too
       act = dropout(g, block + "mlp.drop1", act.out, o.proj_drop_rate);
     const Tensor fc2 = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
@@ -53,18 +53,18 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
     x = x2;
   }
 
-  const Tensor normed = layernorm(g, "norm", x, branch, c.layer_norm_eps).out;
-  Tensor token = dropout(g, "head_drop", normed, o.drop_rate);
+  LinearInput token = layernorm(g, "norm", x, branch, c.layer_norm_eps).out;
+  if (o.drop_rate > 0) token = dropout(g, "head_drop", token.out, o.drop_rate);
   g.head_here();
   const LinearOptions head{.N = o.classes, .init = init};
   if (c.distilled) {
-    const auto [class_token, dist_token] = split_tokens(g, "head tokens", token);
+    const auto [class_token, dist_token] = split_tokens(g, "head tokens", token.out);
     const Tensor logits = linear(g, "head", class_token, head);
     distilled_cross_entropy(g, logits, linear(g, "head_dist", dist_token, head), o.label_smoothing);
   } else {
     if (o.representation_size > 0) {
       token = linear(g, "pre_logits.fc", token, {.N = o.representation_size, .init = init});
-      token = tanh(g, "pre_logits.act", token);
+      token = tanh(g, "pre_logits.act", token.out);
     }
     cross_entropy(g, linear(g, "head", token, head), o.label_smoothing);
   }

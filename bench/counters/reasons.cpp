@@ -18,10 +18,11 @@ struct Reason {
 constexpr Reason reasons[] = {
     // Bytes moved.
     {"GradientTail", "", "a few numbers, each of which moves a whole sector"},
-    {"LayerNormBackward", "", "a few rows: the blocks' parts of dweight and dbias outweigh them"},
     {"LinearGeluForward", "", "the GELU reads what the product has written"},
     {"GeluLinearBackwardInput", "",
      "the GELU reads what the product has written, and writes it anew"},
+    {"NormLinearBackwardInput", "",
+     "the layer norm reads what the product has written, and writes it anew"},
     {"LinearBackwardWeight", "", "the sums of dbias read dout again", true},
     {"ConvBackwardWeight", "C3 ",
      "each block's part of dweight is written and read, for one image"},

@@ -7,14 +7,6 @@
 
 namespace bv::BAREVISION_GPU::sm90 {
 
-// The first row and column of a thread's pair in for_each_square's j, of its i-th register.
-__device__ inline int square_row(int m, int i) {
-  return m * wgmma_m + i % 2 * 8 + Sums<64, 64>::row();
-}
-__device__ inline int square_column(int j, int i) {
-  return 8 * (j + i / 2) + Sums<64, 64>::column();
-}
-
 // ---- out = sums, and their moments ------------------------------------------------------------
 // The moments are the rounded values': sums of x - shift and of its square, with the first tile's
 // mean for a shift, so that nothing cancels.

@@ -1,7 +1,8 @@
 // Ends for a tile's sums in Hopper's matrix product (sm90_product.cuh). An epilogue has
 //   Shared<tile_m>      a consumer's own part of shared memory; prepare() makes it ready
 //   Carried<tile_n>     what a consumer's threads keep in registers from item to item; zeros first
-//   store()             by the threads of a consumer, with an item's sums
+//   begin()             by the threads of a consumer, before they multiply; may be left out
+//   store()             by the same, with an item's sums
 //   finish()            by the same, before they return
 //   sums_of_a           whether it may need Sums::a: then wants_sums_of_a() says it of an item
 //   widest              the most columns of a tile for which registers suffice
@@ -23,6 +24,14 @@ template <int tile_m>
 struct Piece {
   alignas(1024) uint4 at[tile_m * 8];  // [tile_m, 64], swizzled: one of two
 };
+
+// The first row and column of a thread's pair in for_each_square's j, of its i-th register.
+__device__ inline int square_row(int m, int i) {
+  return m * wgmma_m + i % 2 * 8 + Sums<64, 64>::row();
+}
+__device__ inline int square_column(int j, int i) {
+  return 8 * (j + i / 2) + Sums<64, 64>::column();
+}
 
 // Calls f(m, j, place) for each 16 x 16 sums of a warp in the piece: those of rows m * 64 and on,
 // and of its columns 8 j ... 8 j + 15. `place` is the thread's row of 16 bytes for stmatrix and
@@ -78,9 +87,10 @@ using ColumnSumsOfRows = float[tile_n / piece_columns][16];
 constexpr int widest_columns = 128;
 
 // of_warp[c] of each warp = the sum over its rows.
-template <int tile_n>
+template <int tile_n, int columns>
 __device__ void add_rows(ColumnSumsOfRows<tile_n>& sums,
-                         float (&of_warp)[warpgroup / warp_size][widest_columns]) {
+                         float (&of_warp)[warpgroup / warp_size][columns]) {
+  static_assert(tile_n <= columns);
   using Rows = RowSums<4, 16>;
   static_assert(Rows::count == 2, "a pair of columns in each lane");
 #pragma unroll
@@ -91,8 +101,8 @@ __device__ void add_rows(ColumnSumsOfRows<tile_n>& sums,
           Elements<float, 2>{sums[p][0], sums[p][1]});
   }
 }
-__device__ inline float over_warps(const float (&of_warp)[warpgroup / warp_size][widest_columns],
-                                   int c) {
+template <int columns>
+__device__ float over_warps(const float (&of_warp)[warpgroup / warp_size][columns], int c) {
   float sum = 0;
 #pragma unroll
   for (const auto& warp : of_warp) sum += warp[c];

@@ -254,6 +254,9 @@ struct Product {
                                             const Item& t, int consumer, int turn,
                                             Carried& carried) {
     const Epilogue& epilogue = arguments.epilogue;
+    const bool has_rows = t.m < arguments.division.M;
+    if constexpr (requires { epilogue.begin(t, carried, s.epilogue[consumer], consumer, turn); })
+      if (has_rows) epilogue.begin(t, carried, s.epilogue[consumer], consumer, turn);
     Sums<tile_m, tile_n> sums;
     // The first consumer's first turn has come already.
     if constexpr (!together) mbarrier_wait_parity(&s.turn[consumer], (turn + 1 + consumer) % 2);
@@ -270,8 +273,7 @@ struct Product {
     else
       wgmma_wait_group<0>(sums.of);
     release(s, step + t.last - t.first - 1);
-    if (t.m < arguments.division.M)
-      epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, turn);
+    if (has_rows) epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, turn);
   }
 
   // Starts the products of an item's stages, of a's rows from `row` on; those of the last stage are

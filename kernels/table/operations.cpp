@@ -283,6 +283,42 @@ void LayerNormBackward::describe(Arguments& a) const {
   a.read("params", params, 1, needed_if(drop_path.drop > 0));
 }
 
+// ---- linear and layernorm -----------------------------------------------------------------------
+void LinearNormForward::describe(Arguments& a) const {
+  const auto [M, N, K] = shape;
+  const double n = double(M) * N;
+  sizes(a.operation("LinearNormForward", dtype), shape).flops(2 * n * K + 8 * n);
+  rules(a, drop_path, {M, N});
+  a.write("out", out, n), a.write("sum", sum, n);
+  a.write("mean", mean, M), a.write("rstd", rstd, M);
+  a.workspace(workspace);
+  a.read("inp", inp, double(M) * K), a.read("stream", stream, n);
+  a.read("weight", weight, double(N) * K), a.read("bias", bias, N, optional);
+  a.read("norm_weight", norm_weight, N), a.read("norm_bias", norm_bias, N);
+  a.read("params", params, 1, needed_if(drop_path.drop > 0));
+}
+
+void NormLinearBackwardInput::describe(Arguments& a) const {
+  const auto [M, N, K] = shape;
+  const double n = double(M) * K;
+  sizes(a.operation("NormLinearBackwardInput", dtype), shape).flops(2 * n * N + 14 * n);
+  rules(a, drop_path, {M, K});
+  a.write("dinp", dinp, n);
+  a.write("dresidual", dresidual, n, needed_if(drop_path.drop > 0));
+  a.gradient("dnorm_weight", dnorm_weight, K, accumulate);
+  a.gradient("dnorm_bias", dnorm_bias, K, accumulate);
+  a.workspace(workspace);
+  a.read("dout", dout, double(M) * N), a.read("dsum", dsum, n, optional), a.read("sum", sum, n);
+  a.read("mean", mean, M), a.read("rstd", rstd, M);
+  a.read("weight", weight, double(N) * K), a.read("norm_weight", norm_weight, K);
+  a.read("params", params, 1, needed_if(drop_path.drop > 0));
+}
+
+template <>
+void NormLinearBackward::describe(Arguments& a) const {
+  describe_both(a, "NormLinearBackward", *this);
+}
+
 // ---- attention ----------------------------------------------------------------------------------
 void AttentionForward::describe(Arguments& a) const {
   const double n = queries(shape) * shape.D;

@@ -76,8 +76,10 @@ void Graph::add(Node node) {
 const Node::Pass& Graph::backward(int node, Slice slice) const {
   const Node& own = nodes_[static_cast<size_t>(node)];
   if (node < slice.begin || node >= slice.end) return own.backward;
-  if (node + 1 < slice.end && fused(node + 1, slice.begin))
-    return nodes_[static_cast<size_t>(node) + 1].fused_previous;
+  if (node + 1 < slice.end && fused(node + 1, slice.begin)) {
+    const Node& next = nodes_[static_cast<size_t>(node) + 1];
+    return fused(node, slice.begin) ? next.fused_middle : next.fused_previous;
+  }
   return fused(node, slice.begin) ? own.fused_backward : own.backward;
 }
 

@@ -85,6 +85,8 @@ struct Node {
   // Replace this node's backward and the previous node's if one process runs both: fused_backward
   // also computes the first half of the previous node's. Empty: no fusion.
   Pass fused_backward = {}, fused_previous = {};
+  // As fused_previous, where the previous node's backward is fused with the one before it, too.
+  Pass fused_middle = {};
 };
 
 class Graph {

@@ -43,9 +43,12 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                            .eps = eps});
     if (tokens) r.run(TakeTokensForward{.out = r.at(taken), .inp = r.at(sum), .shape = first});
   };
-  const auto backward = [=](const Context& r) {
+  const auto backward_taken = [=](const Context& r) {
     if (tokens)
       r.run(TakeTokensBackward{.dinp = r.grad(sum), .dout = r.grad(taken), .shape = first});
+  };
+  const auto backward = [=](const Context& r) {
+    backward_taken(r);
     r.run(LayerNormBackward{.dinp = r.grad(inp),
                             .dresidual = drops ? r.grad(residual) : nullptr,
                             .dweight = r.dweight(weight),
@@ -65,7 +68,27 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
          .forward = forward,
          .backward = backward,
          .layers = drops ? 2 : 1});
-  return {tokens ? taken : sum, out};
+  LinearInput made = out;
+  made.node = static_cast<int>(g.nodes().size()) - 1;
+  made.backward_rest = [](const Context&) {};
+  made.backward_first = [=](const Context& r, const LinearBackward& op) {
+    backward_taken(r);
+    r.run(NormLinearBackward{.weight = op.weight,
+                             .input = {.dinp = r.grad(inp),
+                                       .dresidual = drops ? r.grad(residual) : nullptr,
+                                       .dnorm_weight = r.dweight(weight),
+                                       .dnorm_bias = r.dweight(bias),
+                                       .dout = op.input.dout,
+                                       .dsum = r.grad(sum),
+                                       .sum = r.at(sum),
+                                       .mean = r.floats(mean),
+                                       .rstd = r.floats(rstd),
+                                       .weight = op.input.weight,
+                                       .norm_weight = r.master(weight),
+                                       .shape = op.input.shape,
+                                       .drop_path = drop_path}});
+  };
+  return {tokens ? taken : sum, made};
 }
 
 }  // namespace bv

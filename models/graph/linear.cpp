@@ -5,7 +5,7 @@
 
 namespace bv {
 
-Tensor linear(Graph& g, const std::string& name, const GeluOut& from, const LinearOptions& o) {
+Tensor linear(Graph& g, const std::string& name, const LinearInput& from, const LinearOptions& o) {
   const Tensor inp = from.out;
   const auto [rows, C] = rows_shape(g, inp);
   const LinearShape shape{.M = rows, .N = o.N, .K = C};
@@ -48,6 +48,7 @@ Tensor linear(Graph& g, const std::string& name, const GeluOut& from, const Line
                .input = {.dout = r.grad(out), .weight = r.weight(weight), .shape = shape}});
     };
     node.fused_previous = from.backward_rest;
+    node.fused_middle = from.backward_rest_fused;
   }
   g.add(std::move(node));
   return out;

@@ -1,9 +1,13 @@
+#include <utility>
+
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
 
 namespace bv {
 
-GeluOut linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, WeightInit init) {
+LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& from, int N,
+                        WeightInit init) {
+  const Tensor inp = from.out;
   const auto [rows, C] = rows_shape(g, inp);
   const LinearShape shape{.M = rows, .N = N, .K = C};
   std::vector<int64_t> dims = g.info(inp).shape;
@@ -23,37 +27,55 @@ GeluOut linear_gelu(Graph& g, const std::string& name, Tensor inp, int N, Weight
                             .bias = r.weight(bias),
                             .shape = shape});
   };
-  const auto rest = [=](const Context& r) {
-    r.run(LinearBackward{
-        .weight = {.dweight = r.dweight(weight),
-                   .dbias = nullptr,
-                   .dout = r.grad(h),
-                   .inp = r.at(inp),
-                   .shape = shape},
-        .input = {
-            .dinp = r.grad(inp), .dout = r.grad(h), .weight = r.weight(weight), .shape = shape}});
-  };
-  const auto backward = [=](const Context& r) {
+  const auto backward_gelu = [=](const Context& r) {
     r.run(BiasGeluBackward{.dinp = r.grad(h),
                            .dbias = r.dweight(bias),
                            .dout = r.grad(out),
                            .inp = r.at(h),
                            .bias = r.weight(bias),
                            .shape = {.rows = rows, .C = N}});
+  };
+  const auto gradients = [=](const Context& r, void* dinp) {
+    return LinearBackward{
+        .weight = {.dweight = r.dweight(weight),
+                   .dbias = nullptr,
+                   .dout = r.grad(h),
+                   .inp = r.at(inp),
+                   .shape = shape},
+        .input = {.dinp = dinp, .dout = r.grad(h), .weight = r.weight(weight), .shape = shape}};
+  };
+  const auto rest = [=](const Context& r) { r.run(gradients(r, r.grad(inp))); };
+  const auto backward = [=](const Context& r) {
+    backward_gelu(r);
     rest(r);
   };
-  g.add(
-      {.name = name, .type = "linear gelu", .forward = forward, .backward = backward, .layers = 2});
-  GeluOut made = out;
-  made.node = static_cast<int>(g.nodes().size()) - 1;
+  Node node{
+      .name = name, .type = "linear gelu", .forward = forward, .backward = backward, .layers = 2};
+  LinearInput made = out;
+  made.node = static_cast<int>(g.nodes().size());
   made.backward_rest = rest;
-  made.backward_first = [=](const Context& r, GeluLinearBackward op) {
-    op.input.dinp = r.grad(h);
-    op.input.dgelu_bias = r.dweight(bias);
-    op.input.h = r.at(h);
-    op.input.gelu_bias = r.weight(bias);
-    r.run(op);
+  made.backward_first = [=](const Context& r, const LinearBackward& op) {
+    r.run(GeluLinearBackward{.weight = op.weight,
+                             .input = {.dinp = r.grad(h),
+                                       .dgelu_bias = r.dweight(bias),
+                                       .dout = op.input.dout,
+                                       .h = r.at(h),
+                                       .weight = op.input.weight,
+                                       .gelu_bias = r.weight(bias),
+                                       .shape = op.input.shape}});
   };
+  if (from.of_last_node(g)) {
+    made.backward_rest_fused = [=, both = from.backward_first](const Context& r) {
+      both(r, gradients(r, nullptr));
+    };
+    node.fused_backward = [=, rest_fused = made.backward_rest_fused](const Context& r) {
+      backward_gelu(r);
+      rest_fused(r);
+    };
+    node.fused_previous = from.backward_rest;
+    node.fused_middle = from.backward_rest_fused;
+  }
+  g.add(std::move(node));
   return made;
 }
 

@@ -18,13 +18,15 @@ Tensor input_images(Graph&, const InputShape&, int augment_layers);
 Tensor augment(Graph&, const AugmentShape&);
 
 // A node's result, and the two halves of its backward for a node that is the next one and reads the
-// result: that one's backward computes the first half too, by Op.
+// result: that one's backward computes the first half too, by one operation with its own `Op`.
 template <class Op>
 struct FusedOut {
   Tensor out;
   int node = -1;  // -1: not of such a node, nothing is fused
-  std::function<void(const Context&, Op)> backward_first = {};  // runs Op with its arguments added
-  Node::Pass backward_rest = {};
+  std::function<void(const Context&, const Op&)> backward_first = {};
+  // The second half; backward_rest_fused also computes the first half of the node before.
+  Node::Pass backward_rest = {}, backward_rest_fused = {};
+  FusedOut() = default;
   FusedOut(Tensor t) : out(t) {}
   bool of_last_node(const Graph& g) const {
     return node >= 0 && node + 1 == static_cast<int>(g.nodes().size());
@@ -33,8 +35,8 @@ struct FusedOut {
 
 // The first half is the batch norm's sums, for a convolution.
 using BatchNormOut = FusedOut<ConvBackwardSums>;
-// The first half is the GELU's gradient, for a linear.
-using GeluOut = FusedOut<GeluLinearBackward>;
+// The first half is the GELU's gradient, or all of a layer norm's.
+using LinearInput = FusedOut<LinearBackward>;
 
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
 // the processes over which the next batch norm computes its statistics. skip: ConvOut::skip is inp
@@ -88,10 +90,10 @@ struct LinearOptions {
   bool input_grad = true;
   std::vector<int64_t> weight_shape = {};
 };
-Tensor linear(Graph&, const std::string& name, const GeluOut& from, const LinearOptions&);
+Tensor linear(Graph&, const std::string& name, const LinearInput&, const LinearOptions&);
 
 // gelu(inp weight^T + bias)
-GeluOut linear_gelu(Graph&, const std::string& name, Tensor inp, int N, WeightInit);
+LinearInput linear_gelu(Graph&, const std::string& name, const LinearInput&, int N, WeightInit);
 
 // In place: nothing else may overwrite what it returns.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);
@@ -104,7 +106,8 @@ struct Branch {
 // out = layernorm(sum), sum = inp + residual. Without residual, sum is inp. With `tokens`,
 // LayerNormOut::sum has only the first tokens of each image.
 struct LayerNormOut {
-  Tensor sum, out;
+  Tensor sum;
+  LinearInput out;
 };
 LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, const Branch& residual,
                        float eps, int tokens = 0);

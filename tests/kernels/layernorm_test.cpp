@@ -1,5 +1,5 @@
 // Layer normalisation: forward with and without a residual and its drop path, backward with and
-// without dsum.
+// without dsum; both in one operation with a linear, too.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -23,10 +23,16 @@ Tracked path_factor(const DropPath& path, int row) {
   return Tracked(1) / (Tracked(1) - path.drop);
 }
 
-// residual may be empty. Mean and rstd are computed from sum as dtype holds it.
-LayerNormResult layernorm_forward(const Values& inp, const Values& residual, const Values& weight,
+// sum as dtype holds it, if it is known to the last bit.
+Tracked rounded_once(Tracked sum, DType dtype) {
+  return dtype == DType::fp32 ? sum : held(held(sum.value, DType::fp32), dtype);
+}
+
+// residual may be empty. Mean and rstd are computed from sum as `stored` says that dtype holds it.
+LayerNormResult layernorm_forward(const Values& inp, const Tensor& residual, const Values& weight,
                                   const Values& bias, RowsShape shape, double eps,
-                                  DType dtype = DType::fp32, const DropPath& path = {}) {
+                                  DType dtype = DType::fp32, const DropPath& path = {},
+                                  Tracked stored(Tracked, DType) = rounded_once) {
   const auto [rows, C] = shape;
   LayerNormResult r{Tensor(inp.size()), Tensor(inp.size()), Tensor(rows), Tensor(rows)};
   for (int row = 0; row < rows; ++row) {
@@ -35,18 +41,17 @@ LayerNormResult layernorm_forward(const Values& inp, const Values& residual, con
       const size_t i = at(row, C, c);
       r.sum[i] = inp[i];
       if (!residual.empty()) r.sum[i] += path_factor(path, row) * residual[i];
-      if (dtype != DType::fp32) r.sum[i] = held(held(r.sum[i].value, DType::fp32), dtype);
-      total += r.sum[i];
+      total += stored(r.sum[i], dtype);
     }
     const Tracked mean = total / C;
     for (int c = 0; c < C; ++c) {
-      const Tracked centred = r.sum[at(row, C, c)] - mean;
+      const Tracked centred = stored(r.sum[at(row, C, c)], dtype) - mean;
       squares += centred * centred;
     }
     const Tracked rstd = Tracked(1) / sqrt(squares / C + eps);
     for (int c = 0; c < C; ++c) {
       const size_t i = at(row, C, c);
-      r.out[i] = (r.sum[i] - mean) * rstd * weight[c] + bias[c];
+      r.out[i] = (stored(r.sum[i], dtype) - mean) * rstd * weight[c] + bias[c];
     }
     r.mean[row] = mean, r.rstd[row] = rstd;
   }
@@ -54,7 +59,7 @@ LayerNormResult layernorm_forward(const Values& inp, const Values& residual, con
 }
 
 // dsum may be empty.
-LayerNormGradient layernorm_backward(const Values& dout, const Values& dsum, const Values& sum,
+LayerNormGradient layernorm_backward(const Tensor& dout, const Values& dsum, const Values& sum,
                                      const Values& mean, const Values& rstd, const Values& weight,
                                      RowsShape shape, const DropPath& path = {}) {
   const auto [rows, C] = shape;
@@ -64,14 +69,14 @@ LayerNormGradient layernorm_backward(const Values& dout, const Values& dsum, con
     Tracked mean_g = 0, mean_gx = 0;
     for (int c = 0; c < C; ++c) {
       const size_t i = at(row, C, c);
-      const Tracked weighted = Tracked(dout[i]) * weight[c];
+      const Tracked weighted = dout[i] * weight[c];
       mean_g += weighted, mean_gx += weighted * xhat(i);
       g.dweight[c] += dout[i] * xhat(i), g.dbias[c] += dout[i];
     }
     mean_g = mean_g / C, mean_gx = mean_gx / C;
     for (int c = 0; c < C; ++c) {
       const size_t i = at(row, C, c);
-      const Tracked weighted = Tracked(dout[i]) * weight[c];
+      const Tracked weighted = dout[i] * weight[c];
       g.dinp[i] = Tracked(rstd[row]) * (weighted - mean_g - xhat(i) * mean_gx);
       if (!dsum.empty()) g.dinp[i] += dsum[i];
       g.dresidual[i] = path_factor(path, row) * g.dinp[i];
@@ -92,15 +97,17 @@ TEST(Oracle, LayerNorm) {
   Values weight = random.normal(shape.C), bias = random.normal(shape.C);
   const Values dout = random.normal(n), dsum = random.normal(n);
   const auto forward = [&] {
-    return oracle::layernorm_forward(inp, residual, weight, bias, shape, 1e-6, DType::fp32, path);
+    return oracle::layernorm_forward(inp, exactly(residual), weight, bias, shape, 1e-6, DType::fp32,
+                                     path);
   };
   const auto loss = [&] {
     const oracle::LayerNormResult r = forward();
     return dot(dout, r.out) + dot(dsum, r.sum);
   };
   const oracle::LayerNormResult r = forward();
-  const oracle::LayerNormGradient g = oracle::layernorm_backward(
-      dout, dsum, values_of(r.sum), values_of(r.mean), values_of(r.rstd), weight, shape, path);
+  const oracle::LayerNormGradient g =
+      oracle::layernorm_backward(exactly(dout), dsum, values_of(r.sum), values_of(r.mean),
+                                 values_of(r.rstd), weight, shape, path);
   EXPECT_EQ(std::ranges::count(g.dresidual, 0, &Tracked::value), 2 * 2 * 8) << "two images";
   check_gradient("inp", inp, g.dinp, loss);
   check_gradient("residual", residual, g.dresidual, loss);
@@ -121,7 +128,7 @@ Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, doub
   const Values inp = p.data(n, mean), weight = p.data_fp32(C), bias = p.data_fp32(C);
   const Values residual = with_residual ? p.data(n, mean) : Values{};
   const oracle::LayerNormResult r =
-      oracle::layernorm_forward(inp, residual, weight, bias, shape, eps, dtype, path);
+      oracle::layernorm_forward(inp, exactly(residual), weight, bias, shape, eps, dtype, path);
   p.output("out", {rows, C}, r.out);
   if (with_residual) p.output("sum", {rows, C}, r.sum);
   p.output_fp32("mean", {rows}, r.mean), p.output_fp32("rstd", {rows}, r.rstd);
@@ -144,7 +151,7 @@ Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool ac
   const oracle::LayerNormResult r = oracle::layernorm_forward(sum, {}, weight, weight, shape, eps);
   const Values mean = rounded(r.mean), rstd = rounded(r.rstd);
   const oracle::LayerNormGradient g =
-      oracle::layernorm_backward(dout, dsum, sum, mean, rstd, weight, shape, path);
+      oracle::layernorm_backward(exactly(dout), dsum, sum, mean, rstd, weight, shape, path);
   p.output("dinp", {rows, C}, g.dinp,
            in_place == "dout"   ? dout
            : in_place == "dsum" ? dsum
@@ -216,18 +223,185 @@ KernelCases layernorm_cases() {
   return cases;
 }
 
-[[maybe_unused]] const bool added = add_cases(layernorm_cases());
+// ---- with a linear ------------------------------------------------------------------------------
+// sum over k of a(m, k) b(n, k). A device may round it to the dtype before the layer norm reads it:
+// the tolerance allows for that.
+Tensor product(int M, int N, int K, DType dtype, auto a, auto b) {
+  Tensor sums(size_t(M) * N);
+  for (int m = 0; m < M; ++m)
+    for (int n = 0; n < N; ++n) {
+      Tracked& sum = sums[at(m, N, n)];
+      for (int k = 0; k < K; ++k) sum += Tracked(a(m, k)) * Tracked(b(n, k));
+      sum = on_tensor_cores(sum, K, dtype);
+    }
+  return sums;
+}
+
+Problem linear_norm_forward(DType dtype, LinearShape s, bool with_bias, const DropPath& path) {
+  const auto [M, N, K] = s;
+  Problem p(dtype);
+  const Values inp = p.data(size_t(M) * K), weight = p.data(size_t(N) * K, 0, 1 / std::sqrt(K));
+  const Values bias = with_bias ? p.data(N) : Values{}, stream = p.data(size_t(M) * N, 1);
+  const Values norm_weight = p.data_fp32(N), norm_bias = p.data_fp32(N);
+  Tensor residual = product(
+      M, N, K, dtype, [&](int m, int k) { return inp[at(m, K, k)]; },
+      [&](int n, int k) { return weight[at(n, K, k)]; });
+  for (size_t i = 0; i < residual.size(); ++i) {
+    if (with_bias) residual[i] += bias[i % size_t(N)];
+    residual[i] = in_16_bits(residual[i], dtype);
+  }
+  const oracle::LayerNormResult r = oracle::layernorm_forward(
+      stream, residual, norm_weight, norm_bias, {M, N}, eps, dtype, path, in_16_bits);
+  p.output("out", {M, N}, r.out), p.output("sum", {M, N}, r.sum);
+  p.output_fp32("mean", {M}, r.mean), p.output_fp32("rstd", {M}, r.rstd);
+  p.input("inp", {M, K}, inp), p.input("stream", {M, N}, stream);
+  p.input("weight", {N, K}, weight);
+  if (with_bias) p.input("bias", {N}, bias);
+  p.input_fp32("norm_weight", {N}, norm_weight), p.input_fp32("norm_bias", {N}, norm_bias);
+  p.objects<StepParams>("params", {oracle::params});
+  p.runs(LinearNormForward{.shape = s, .drop_path = path, .eps = eps, .dtype = dtype});
+  return p;
+}
+
+// In an exact problem the columns of a pair have opposite gradients and equal other numbers, so
+// that the sums over a row are zeros, and the rest is of small integers.
+Problem norm_linear_backward_input(DType dtype, LinearShape s, bool with_dsum, bool accumulate,
+                                   bool exact, const DropPath& path) {
+  const auto [M, N, K] = s;
+  const size_t n = size_t(M) * K;
+  Problem p(dtype);
+  p.exact = exact;
+  const Values dout = p.data(size_t(M) * N), dsum = with_dsum ? p.data(n) : Values{};
+  Values weight = p.data(size_t(N) * K, 0, 1 / std::sqrt(N)), sum = p.data(n, 0.5, 2);
+  Values norm_weight = p.data_fp32(K);
+  const oracle::LayerNormResult r =
+      oracle::layernorm_forward(sum, {}, norm_weight, norm_weight, {M, K}, eps);
+  Values mean = rounded(r.mean), rstd = rounded(r.rstd);
+  if (exact) {
+    mean = p.data(M);
+    for (int m = 0; m < M; ++m) rstd[m] = 1 + m % 2;
+    for (int k = 1; k < K; k += 2) {
+      for (int row = 0; row < N; ++row) weight[at(row, K, k)] = -weight[at(row, K, k - 1)];
+      for (int m = 0; m < M; ++m) sum[at(m, K, k)] = sum[at(m, K, k - 1)];
+      norm_weight[k] = norm_weight[k - 1];
+    }
+  }
+  Tensor d = product(
+      M, K, N, dtype, [&](int m, int i) { return dout[at(m, N, i)]; },
+      [&](int k, int i) { return weight[at(i, K, k)]; });
+  for (Tracked& x : d) x = in_16_bits(x, dtype);
+  const oracle::LayerNormGradient g =
+      oracle::layernorm_backward(d, dsum, sum, mean, rstd, norm_weight, {M, K}, path);
+  p.output("dinp", {M, K}, g.dinp);
+  if (path.drop > 0) p.output("dresidual", {M, K}, g.dresidual);
+  p.gradient("dnorm_weight", {K}, g.dweight, accumulate);
+  p.gradient("dnorm_bias", {K}, g.dbias, accumulate);
+  p.input("dout", {M, N}, dout), p.input("sum", {M, K}, sum);
+  if (with_dsum) p.input("dsum", {M, K}, dsum);
+  p.input_fp32("mean", {M}, mean), p.input_fp32("rstd", {M}, rstd);
+  p.input("weight", {N, K}, weight), p.input_fp32("norm_weight", {K}, norm_weight);
+  p.objects<StepParams>("params", {oracle::params});
+  p.runs(NormLinearBackwardInput{
+      .shape = s, .drop_path = path, .dtype = dtype, .accumulate = accumulate});
+  return p;
+}
+
+// With the weight's gradient, from the same dout.
+Problem norm_linear_backward(DType dtype, LinearShape s) {
+  const auto [M, N, K] = s;
+  Problem p = norm_linear_backward_input(dtype, s, true, true, false, DropPath{});
+  const Values dout =
+      decode(std::ranges::find(p.arguments, "dout", &Argument::name)->before, dtype);
+  const Values inp = p.data(size_t(M) * K);
+  p.gradient("dweight", {N, K},
+             product(
+                 N, K, M, dtype, [&](int n, int m) { return dout[at(m, N, n)]; },
+                 [&](int k, int m) { return inp[at(m, K, k)]; }),
+             true);
+  p.input("inp", {M, K}, inp);
+  p.runs(NormLinearBackward{.weight = {.shape = s, .dtype = dtype, .accumulate = true},
+                            .input = {.shape = s, .dtype = dtype, .accumulate = true}});
+  return p;
+}
+
+constexpr int exact_terms = 16;  // sums are at most 16 * 16 by size, which 16 bits hold
+
+KernelCases linear_norm_cases() {
+  KernelCases cases;
+  const auto add = [&](const LinearShape& s) {
+    const std::string name = sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}});
+    const DropPath path{.image_rows = s.M % 5 ? 1 : 5, .layer = 5, .drop = 0.75f};
+    for (const bool other : {false, true}) {
+      cases.add("linear_norm_forward" + name + flag(other, "bias"), linear_norm_forward, s, other,
+                DropPath{});
+      for (const bool accumulate : {false, true})
+        cases.add("norm_linear_backward_input" + name + flag(other, "dsum") +
+                      flag(accumulate, "accumulate"),
+                  norm_linear_backward_input, s, other, accumulate, false, DropPath{});
+      if (s.N <= exact_terms && s.K % 2 == 0)
+        cases.add("norm_linear_backward_input" + name + flag(other, "drop_path") + "_exact",
+                  norm_linear_backward_input, s, true, other, true, other ? path : DropPath{});
+    }
+    cases.add("linear_norm_forward" + name + "_drop_path", linear_norm_forward, s, true, path);
+    cases.add("norm_linear_backward_input" + name + "_drop_path", norm_linear_backward_input, s,
+              true, false, false, path);
+  };
+  // Rows of 192 are those of Hopper's kernels, whose blocks take items of 128 of them.
+  for (const LinearShape& s : {LinearShape{1, 1, 1},
+                               {3, 5, 7},
+                               {10, 8, 2},
+                               {17, 33, 40},
+                               {5, 16, 200},
+                               {4, 24, 1032},
+                               {1, 8, 192},
+                               {5, 7, 192},
+                               {65, 16, 192},
+                               {190, 24, 192},
+                               {520, 8, 192},
+                               {3, 192, 24},
+                               {70, 192, 64}})
+    add(s);
+  const size_t large = cases.size();
+  // More items than the stand-in's multiprocessors, and ViT-Tiny's sums.
+  cases.add("norm_linear_backward_input_M900_N72_K192", norm_linear_backward_input,
+            LinearShape{900, 72, 192}, true, true, false, DropPath{});
+  // Their weight's parts are added up beside the products, by Hopper with the norm and without.
+  cases.add("norm_linear_backward_M1100_N72_K192", norm_linear_backward,
+            LinearShape{1100, 72, 192});
+  cases.add("norm_linear_backward_M1100_N72_K64", norm_linear_backward, LinearShape{1100, 72, 64});
+  cases.add("norm_linear_backward_M5_N7_K192", norm_linear_backward, LinearShape{5, 7, 192});
+  cases.always(large);
+  cases.add("norm_linear_backward_input_M33_N576_K192", norm_linear_backward_input,
+            LinearShape{33, 576, 192}, true, false, false, DropPath{});
+  cases.add("norm_linear_backward_input_M33_N768_K192", norm_linear_backward_input,
+            LinearShape{33, 768, 192}, true, false, false, DropPath{});
+  cases.add("linear_norm_forward_M33_N192_K192", linear_norm_forward, LinearShape{33, 192, 192},
+            true, DropPath{});
+  cases.begin_sweep();
+  for (const int M : {1, 2, 63, 64, 127, 128, 129}) add({M, 40, 192}), add({M, 192, 40});
+  add({1970, 192, 192}), add({3, 1024, 4096});
+  return cases;
+}
+
+[[maybe_unused]] const bool added = add_cases(layernorm_cases()) && add_cases(linear_norm_cases());
 
 template <class Op>
+int rows_of(const Op& op) {
+  if constexpr (requires { op.shape.rows; })
+    return op.shape.rows;
+  else
+    return op.shape.M;
+}
+template <class Op>
 bool refuses_drop_path() {
-  return refuses<Op>(
-      {{"drop", [](Op& op) { op.drop_path.drop = -0.1f; }},
-       {"drop", [](Op& op) { op.drop_path.drop = 1.1f; }},
-       {"drop", [](Op& op) { op.drop_path.drop = NAN; }},
-       {"whole images", [](Op& op) { op.drop_path.image_rows = op.shape.rows + 1; }}});
+  return refuses<Op>({{"drop", [](Op& op) { op.drop_path.drop = -0.1f; }},
+                      {"drop", [](Op& op) { op.drop_path.drop = 1.1f; }},
+                      {"drop", [](Op& op) { op.drop_path.drop = NAN; }},
+                      {"whole images", [](Op& op) { op.drop_path.image_rows = rows_of(op) + 1; }}});
 }
 [[maybe_unused]] const bool refused =
-    refuses_drop_path<LayerNormForward>() && refuses_drop_path<LayerNormBackward>();
+    refuses_drop_path<LayerNormForward>() && refuses_drop_path<LayerNormBackward>() &&
+    refuses_drop_path<LinearNormForward>() && refuses_drop_path<NormLinearBackwardInput>();
 
 }  // namespace
 }  // namespace bv::test

@@ -140,8 +140,29 @@ TEST(Plan, AnMlpsSecondLayerFusesTheGelusBackward) {
     EXPECT_EQ(between, drop > 0 ? 1 : 0);
     const auto at = static_cast<int>(&first - graph.nodes().data());
     EXPECT_EQ(graph.fused(at + between + 1), drop == 0);
-    EXPECT_EQ(&graph.backward(at, {0, count}), drop > 0 ? &first.backward : &second.fused_previous);
+    EXPECT_EQ(&graph.backward(at, {at, count}),
+              drop > 0 ? &first.backward : &second.fused_previous);
+    // With the layer norm before it.
+    EXPECT_EQ(&graph.backward(at, {0, count}),
+              drop > 0 ? &first.fused_backward : &second.fused_middle);
+    EXPECT_EQ(&graph.backward(at - 1, {0, count}), &first.fused_previous);
+    EXPECT_EQ(&graph.backward(at - 1, {0, at}), &node_of(graph, "blocks.0.norm2").backward);
   }
+}
+
+TEST(Plan, LinearsComputeTheBackwardOfTheLayerNormsThatTheyRead) {
+  const auto linears = [](const GraphOptions& options) {
+    const Graph graph = small_vit(1, options);
+    std::string names;
+    for (int i = 0; i < node_count(graph); ++i)
+      if (graph.fused(i) &&
+          graph.nodes()[static_cast<size_t>(i - 1)].type == std::string("layernorm"))
+        names += graph.nodes()[static_cast<size_t>(i)].name + " ";
+    return names;
+  };
+  const std::string block = "blocks.0.attn.qkv blocks.0.mlp.fc1 ";
+  EXPECT_EQ(linears({}), block + "head ");
+  EXPECT_EQ(linears({.drop_rate = .1f}), block);
 }
 
 TEST(Plan, ALinearsGeluStoresItsInputForABackwardAlone) {

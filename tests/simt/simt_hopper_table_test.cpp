@@ -108,6 +108,7 @@ TEST(SimtHopperTable, CasesReachEachTile) {
       {"AddBias AlongRows", with(in_turn, shared)},
       {"AddBiasGelu AlongK", with(in_turn, shared)},
       {"TimesGeluSlope AlongRows", with(narrow, {"128, 128, together"})},
+      {"NormBackward AlongRows", {"64, 192, together"}},
       {"ToFp32 AlongRows", of_weight},
       {"StoreWithMoments Filter", with(narrow, {"128, 128, together"})},
       {"StoreInputGradient FilterAlongRows", with(narrow, {"128, 128, together"})},
@@ -136,6 +137,26 @@ TEST(SimtHopperTable, TakesAttentionOfHeadsThatFillTiles) {
   EXPECT_TRUE(taken({1, 1 << 20, 1, 64}));
   EXPECT_TRUE(taken({1 << 15, 197, 1 << 14, 64}));
   EXPECT_FALSE(taken({1 << 15, 513, 1 << 14, 64})) << "5 * 2^29 items";
+}
+
+// Others are two operations, whose workspaces differ from that of the one.
+TEST(SimtHopperTable, FusesLayerNormWithProductsOfViTTiny) {
+  const StandInChip chip("sm_90");
+  const auto kernels = simt_gpu::make_hopper_kernels(nullptr, 132);
+  const auto fused = [&](const LinearShape& shape, DType dtype = DType::bf16) {
+    const NormLinearBackwardInput op{.shape = shape, .dtype = dtype};
+    EXPECT_EQ(kernels->by_hopper(op), kernels->by_hopper(op.product()));
+    return kernels->workspace_bytes(op) !=
+           std::max(kernels->workspace_bytes(op.product()), kernels->workspace_bytes(op.norm()));
+  };
+  for (const int N : {576, 768, 1000}) {
+    EXPECT_TRUE(fused({.M = 256, .N = N, .K = 192})) << N;
+    EXPECT_TRUE(fused({.M = 256, .N = N, .K = 192}, DType::fp16)) << N;
+    EXPECT_FALSE(fused({.M = 256, .N = N, .K = 192}, DType::fp32)) << N;
+    for (const int K : {64, 184, 200, 384, 1024})
+      EXPECT_FALSE(fused({.M = 256, .N = N, .K = K})) << K;
+  }
+  EXPECT_FALSE(fused({.M = 256, .N = 30, .K = 192})) << "rows of 60 bytes";
 }
 
 // The rest of the table takes them, or refuses them in words.

@@ -1,5 +1,6 @@
 #include "kernels/cuda/hopper/hopper_kernels.h"
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,6 +14,34 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
+// An operation of two, which run one after the other where no kernel takes both.
+template <class Op>
+auto product_of(const Op& op) -> decltype(op.product()) {
+  return op.product();
+}
+template <class Op>
+auto norm_of(const Op& op) -> decltype(op.norm()) {
+  return op.norm();
+}
+template <class Weight, class Input>
+auto product_of(const BothGradients<Weight, Input>& op)
+    -> BothGradients<Weight, decltype(op.input.product())> {
+  return {op.weight, op.input.product(), op.workspace};
+}
+template <class Weight, class Input>
+auto norm_of(const BothGradients<Weight, Input>& op) -> decltype(op.input.norm()) {
+  auto norm = op.input.norm();
+  norm.workspace = op.workspace;
+  return norm;
+}
+template <class Op>
+concept InTwo = requires(const Op& op) {
+  product_of(op);
+  norm_of(op);
+};
+
+const std::logic_error not_taken("RowsOf runs both gradients one by one unless they are taken");
+
 // The table: Hopper's kernels where they take an operation, else the others.
 class HopperTable final : public KernelRows<HopperTable> {
  public:
@@ -25,28 +54,37 @@ class HopperTable final : public KernelRows<HopperTable> {
   template <class Op>
   bool takes([[maybe_unused]] const Op& op) const {
     if constexpr (has_hopper_kernel<Op>)
-      return hopper_.takes(op);
+      if (hopper_.takes(op)) return true;
+    if constexpr (InTwo<Op>)
+      return takes(product_of(op));
     else
       return false;
   }
   template <class Op>
   size_t workspace(const Op& op) {
-    if constexpr (is_both_gradients<Op>) {
-      return hopper_.workspace(op);  // others run in two
+    if constexpr (has_hopper_kernel<Op>)
+      if (hopper_.takes(op)) return hopper_.workspace(op);
+    if constexpr (InTwo<Op>) {
+      size_t norm = 0;
+      if constexpr (requires { norm_of(op).workspace; }) norm = workspace(norm_of(op));
+      return std::max(workspace(product_of(op)), norm);
+    } else if constexpr (is_both_gradients<Op>) {
+      throw not_taken;
     } else {
-      if constexpr (has_hopper_kernel<Op>)
-        if (hopper_.takes(op)) return hopper_.workspace(op);
       return rest_.workspace(op);
     }
   }
   template <class Op>
   void dispatch(const Op& op, Stream stream) {
     const auto on = stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
-    if constexpr (is_both_gradients<Op>) {
-      hopper_.run(op, on);  // others run in two
+    if constexpr (has_hopper_kernel<Op>)
+      if (hopper_.takes(op)) return hopper_.run(op, on);
+    if constexpr (InTwo<Op>) {
+      dispatch(product_of(op), stream);
+      dispatch(norm_of(op), stream);
+    } else if constexpr (is_both_gradients<Op>) {
+      throw not_taken;
     } else {
-      if constexpr (has_hopper_kernel<Op>)
-        if (hopper_.takes(op)) return hopper_.run(op, on);
       rest_.run(op, on);
     }
   }

@@ -15,8 +15,8 @@ struct OperationList {
 // workspace() and run() in NAME_sm90.cu.
 using HopperOps =
     OperationList<LinearForward, LinearBackwardInput, LinearBackwardWeight, LinearGeluForward,
-                  GeluLinearBackwardInput, ConvForward, ConvBackwardInput, ConvBackwardInputSums,
-                  ConvBackwardWeight, AttentionForward, AttentionBackward>;
+                  GeluLinearBackwardInput, NormLinearBackwardInput, ConvForward, ConvBackwardInput,
+                  ConvBackwardInputSums, ConvBackwardWeight, AttentionForward, AttentionBackward>;
 
 // Both gradients need one each.
 template <class Op>

@@ -115,7 +115,7 @@ TEST(HopperLine, AndTheirTableHasThemByShape) {
   };
   has("operation", "shape                                         calls  kernels");
   has("LinearForward", "M394 N576 K192                                   12  hopper");
-  has("LinearBackwardInput", "M394 N576 K192                                   12  auto");
+  has("NormLinearBackwardInput +dsum", "M394 N576 K192                                   12  auto");
   has("AttentionForward", "B2 N197 H3 D64 Q197                              11  auto");
   EXPECT_EQ(table.find("LayerNorm"), std::string::npos);
 }

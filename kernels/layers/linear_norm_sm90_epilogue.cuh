@@ -1,0 +1,155 @@
+// Ends of Hopper's linear layers (kernels/gemm/sm90_epilogue.cuh) whose tile holds whole rows:
+// layer norm's.
+#pragma once
+#include "kernels/cuda/norm_sums.cuh"
+#include "kernels/gemm/sm90_epilogue.cuh"
+#include "kernels/layers/drop_path.cuh"
+
+namespace bv::BAREVISION_GPU::sm90 {
+
+constexpr int norm_rows = 64, row_length = 192;  // of a consumer's tile
+
+// ---- dinp = layer norm's backward of the sums -------------------------------------------------
+// A thread has 48 columns of two rows. It goes over them twice: for the sums over rows and columns,
+// then for dinp; `sum` is read from shared memory again, as registers are full of sums.
+template <class T>
+struct NormBackward {
+  static constexpr bool sums_of_a = false, same_columns = true, phases = false;
+  static constexpr int pieces = row_length / piece_columns;
+  CUtensorMap dinp, dresidual, dsum, sum;  // [M, row_length] T in boxes of [norm_rows, 64]
+  LayerNormBackward norm;                  // dsum and dresidual may be null
+  NormSums sums;
+  AcrossBlocks blocks;
+
+  template <int>
+  struct Carried {
+    ColumnSumsOfRows<row_length> d, d_xhat;  // sums of the product and of it times xhat
+    float mean[2], rstd[2];                  // of the item's rows
+  };
+  template <int>
+  struct Shared {
+    struct Rows {
+      Piece<norm_rows> sum[pieces], dsum[pieces];  // then dresidual and dinp in their places
+    };
+    union {
+      Rows rows;
+      float of_warp[2][warpgroup / warp_size][row_length];  // at the end
+    };
+    float weight[row_length];
+    uint64_t full;  // mbarrier of sum and dsum
+    bool is_last;   // the first consumer's
+    __device__ void prepare() { mbarrier_init(&full, 1); }
+  };
+
+  // Fetches what store() reads, while the consumer multiplies.
+  template <class Carried, class Shared>
+  __device__ void begin(const Item& t, Carried& carried, Shared& s, int consumer, int turn) const {
+    if (first_of_consumer()) {
+      cp_async_bulk_wait_group_read<0>();  // the item before has left
+      mbarrier_arrive_expect_tx(&s.full, (norm.dsum ? 2 : 1) * sizeof s.rows.sum);
+      for (int p = 0; p < pieces; ++p) {
+        cp_async_bulk_tensor(s.rows.sum[p].at, sum, &s.full, {p * piece_columns, t.m});
+        if (norm.dsum)
+          cp_async_bulk_tensor(s.rows.dsum[p].at, dsum, &s.full, {p * piece_columns, t.m});
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = t.m + square_row(0, i);
+      const bool exists = row < norm.shape.rows;  // else its sums, sum and dsum are zeros
+      carried.mean[i] = exists ? norm.mean[row] : 0;
+      carried.rstd[i] = exists ? norm.rstd[row] : 0;
+    }
+    if (turn > 0) return;
+    for (int c = threadIdx.x % warpgroup; c < row_length; c += warpgroup)
+      s.weight[c] = norm.weight[c];
+    wait_for_consumer(consumer);
+  }
+
+  template <class Sums, class Carried, class Shared>
+  __device__ void store(const Sums& product, const Item& t, Carried& carried, Shared& s,
+                        int consumer, int turn) const {
+    const float(&mean)[2] = carried.mean, (&rstd)[2] = carried.rstd;
+    float g_mean[2] = {}, slope[2] = {};  // sums over the row at first
+    mbarrier_wait_parity(&s.full, turn % 2);
+#pragma unroll
+    for (int p = 0; p < pieces; ++p)
+      for_each_square<1>(s.rows.sum[p], [&](int, int j, const uint4* at) {
+        uint32_t of_sum[4];
+        ldmatrix_x4(of_sum, at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = i % 2;
+          const auto x = floats_of<T>(of_sum[i]);
+          const auto weight = load<2>(s.weight + p * piece_columns + square_column(j, i));
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            const int column = 2 * (j + i / 2) + k;
+            const float d = product.of[0][4 * (8 * p + j) + 2 * i + k];
+            const float d_xhat = d * ((x.at[k] - mean[row]) * rstd[row]);
+            carried.d[p][column] += d;
+            carried.d_xhat[p][column] += d_xhat;
+            g_mean[row] = fmaf(d, weight.at[k], g_mean[row]);
+            slope[row] = fmaf(d_xhat, weight.at[k], slope[row]);
+          }
+        }
+      });
+    float factor[2] = {};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      g_mean[i] = warp_sum<4>(g_mean[i]) * (1.0f / row_length);
+      slope[i] = warp_sum<4>(slope[i]) * (1.0f / row_length) * rstd[i];
+      if (norm.dresidual) factor[i] = keep_factor(norm, is_kept(norm, t.m + square_row(0, i)));
+    }
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      for_each_square<1>(s.rows.dsum[p], [&](int, int j, uint4* at) {
+        uint4* const at_sum = s.rows.sum[p].at + (at - s.rows.dsum[p].at);
+        uint32_t of_sum[4], of_dsum[4] = {};
+        ldmatrix_x4(of_sum, at_sum);
+        if (norm.dsum) ldmatrix_x4(of_dsum, at);
+        float d[4][2];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = i % 2;
+          const auto x = floats_of<T>(of_sum[i]), add = floats_of<T>(of_dsum[i]);
+          const auto weight = load<2>(s.weight + p * piece_columns + square_column(j, i));
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            float& to = d[i][k];
+            to = fmaf(product.of[0][4 * (8 * p + j) + 2 * i + k], weight.at[k], -g_mean[row]);
+            to = fmaf(fmaf(x.at[k] - mean[row], -slope[row], to), rstd[row], add.at[k]);
+          }
+          of_dsum[i] = cvt_rn_x2<T>(d[i][0], d[i][1]);
+        }
+        stmatrix_x4(at, of_dsum);
+        if (!norm.dresidual) return;
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          of_sum[i] = cvt_rn_x2<T>(times(d[i][0], factor[i % 2]), times(d[i][1], factor[i % 2]));
+        stmatrix_x4(at_sum, of_sum);
+      });
+      end_of_pieces(consumer);
+      leave(dinp, s.rows.dsum[p], t.m, p * piece_columns);
+      if (norm.dresidual) leave(dresidual, s.rows.sum[p], t.m, p * piece_columns);
+    }
+  }
+
+  template <class Carried, class Shared>
+  __device__ void finish(Carried& carried, Shared (&s)[consumers], int consumer) const {
+    Shared& own = s[consumer];
+    wait_for_stores();
+    wait_for_consumer(consumer);
+    add_rows<row_length>(carried.d, own.of_warp[0]);
+    add_rows<row_length>(carried.d_xhat, own.of_warp[1]);
+    wait_for_consumers();
+    const int c = static_cast<int>(threadIdx.x) - warpgroup;
+    NormSums::Value mine{};
+    if (c < row_length)
+      for (const auto& of : s)
+        mine.g += over_warps(of.of_warp[0], c), mine.g_xhat += over_warps(of.of_warp[1], c);
+    blocks.merge_blocks<row_length>(sums, mine, s->is_last);
+  }
+};
+
+}  // namespace bv::BAREVISION_GPU::sm90
