@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -25,6 +26,12 @@ class Recording {
   std::function<void()> issue_;
 };
 
+// Measured, in bytes.
+struct DeviceMemoryUse {
+  size_t used;  // by all programs on the device, libraries and the context included
+  size_t peak;  // the most that this process has allocated at a time
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -39,6 +46,8 @@ class Backend {
   virtual void* allocate_host(size_t bytes) { return allocate(bytes); }
   virtual void release_host(void* p) { release(p); }
   virtual size_t memory_limit() const = 0;  // bytes for all arenas together, with some to spare
+  // Nothing: the device's memory is the host's.
+  virtual std::optional<DeviceMemoryUse> memory_use() const { return {}; }
 
   // Asynchronous on devices with streams: host memory must stay unchanged until the copy is done.
   virtual void to_device(void* device, const void* host, size_t bytes, Stream) = 0;

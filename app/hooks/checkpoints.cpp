@@ -6,6 +6,14 @@ namespace {
 // The largest fraction of a run's time spent waiting for the disk before evaluations.
 constexpr double waiting_share = .02;
 
+template <class F>
+void in_saving(Run& run, F work) {
+  const auto began = std::chrono::steady_clock::now();
+  run.in_section("saving", work);
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - began;
+  run.save_seconds += time.count();
+}
+
 }  // namespace
 
 bool Checkpoints::due(const Run& run, bool epoch_ended) {
@@ -23,7 +31,7 @@ bool Checkpoints::due(const Run& run, bool epoch_ended) {
 
 void Checkpoints::save(Run& run, bool best) {
   std::string line;
-  run.in_section("saving", [&] { line = run.folder.save(run.progress, run.trainer, best); });
+  in_saving(run, [&] { line = run.folder.save(run.progress, run.trainer, best); });
   if (!line.empty()) run.console->line(line);
   run.asks_to_save = run.save_due = false;
   saved_ = Clock::now();
@@ -37,11 +45,11 @@ void Checkpoints::before_train_iter(Run& run) {
 }
 
 void Checkpoints::settle(Run& run, bool best) {
-  run.in_section("saving", [&] { run.folder.settle(run.progress, run.trainer, best); });
+  in_saving(run, [&] { run.folder.settle(run.progress, run.trainer, best); });
 }
 
 void Checkpoints::finish(Run& run) {
-  run.in_section("saving", [&] { run.folder.finish(); });
+  in_saving(run, [&] { run.folder.finish(); });
 }
 
 void Checkpoints::tell_written(Run& run) {
@@ -59,7 +67,7 @@ void Checkpoints::after_train_iter(Run& run, StepRecord&) {
 void Checkpoints::before_test(Run& run) {
   const bool ends = run.progress.step >= run.end || due(run, run.progress.batch == 0);
   if (ends && run.folder.saved_step() != run.progress.step) save(run, false);
-  run.in_section("saving", [&] { wait_for_disk(run); });
+  in_saving(run, [&] { wait_for_disk(run); });
 }
 
 // Waits before an evaluation, so that a kill during it costs no epoch; but not long: a slow disk

@@ -19,6 +19,7 @@ void Lines::before_train(Run& run) {
 
 void Lines::after_train_epoch(Run& run, EpochRecord& record) {
   run.console->epoch(record);
+  run.console->line(measured_line(record));
   const std::string note =
       record.val_loss ? val_loss_note(run.setup, *record.val_loss, record.step) : "";
   if (!note.empty()) run.console->paragraph(note);

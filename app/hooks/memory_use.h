@@ -1,4 +1,4 @@
-// Records the planned device memory of rank 0's process and its peak host memory.
+// Records the memory that this process has planned and what it uses, on the host and the device.
 #pragma once
 #include "engine/run/run.h"
 

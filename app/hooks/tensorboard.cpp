@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "app/hooks/evaluation_pictures.h"
@@ -146,9 +147,10 @@ void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
   std::vector<Scalar> scalars{
       {"Loss/train_epoch", r.train_loss},
       {"Seconds/epoch", r.seconds},
+      {"Seconds/save", r.save_seconds},
       {"Memory/planned_MiB", static_cast<double>(r.peak_memory_bytes) / mebi},
-      {"Memory/host_MiB", static_cast<double>(r.host_bytes) / mebi},
-      {"Memory/host_peak_MiB", static_cast<double>(r.host_peak_bytes) / mebi}};
+      {"Memory/host_MiB", static_cast<double>(r.host_memory_bytes) / mebi},
+      {"Memory/host_peak_MiB", static_cast<double>(r.host_peak_memory_bytes) / mebi}};
   const auto add = [&](std::string_view tag, const std::optional<double>& value) {
     if (value) scalars.push_back({tag, *value});
   };
@@ -159,7 +161,10 @@ void TensorBoard::after_train_epoch(Run& run, EpochRecord& r) {
   add("Accuracy/val_top5", r.val_top5);
   add("Loss/val_average", r.ema_loss);
   add("Accuracy/val_average", r.ema_top1);
-  add("Seconds/val", r.test_seconds);
+  add("Seconds/val", r.eval_seconds);
+  for (const auto& [tag, measured] : {std::pair{"Memory/device_MiB", r.device_memory_bytes},
+                                      {"Memory/device_peak_MiB", r.device_peak_memory_bytes}})
+    if (measured) scalars.push_back({tag, static_cast<double>(*measured) / mebi});
   write(run, [step = r.step, scalars](EventFile& file) { file.scalars(step, scalars); });
 }
 

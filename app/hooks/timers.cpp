@@ -1,6 +1,7 @@
 #include "app/hooks/timers.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace bv {
 namespace {
@@ -33,14 +34,17 @@ void Timers::after_train_iter(Run& run, StepRecord& record) {
   if (record.due) window_ = {};
 }
 
-void Timers::after_test(Run&, EpochRecord& record) {
-  record.test_seconds = seconds_between(test_began_, Clock::now());
+// Checkpoints are saved in before_test, too.
+void Timers::after_test(Run& run, EpochRecord& record) {
+  record.eval_seconds =
+      seconds_between(test_began_, Clock::now()) - (run.save_seconds - saved_before_test_);
 }
 
-void Timers::after_train_epoch(Run&, EpochRecord& record) {
+void Timers::after_train_epoch(Run& run, EpochRecord& record) {
   if (epoch_.images > 0) record.images_per_second = epoch_.images / std::max(epoch_.seconds, 1e-9);
   const Clock::time_point now = Clock::now();
   record.seconds = seconds_between(epoch_began_, now);
+  record.save_seconds = std::exchange(run.save_seconds, 0);
   epoch_began_ = now;
   epoch_ = {};
 }

@@ -13,7 +13,10 @@ class Timers : public Hook {
   void before_train(Run&) override { epoch_began_ = Clock::now(); }
   void before_train_iter(Run&) override { begun_.push_back(Clock::now()); }
   void after_train_iter(Run&, StepRecord&) override;
-  void before_test(Run&) override { test_began_ = Clock::now(); }
+  void before_test(Run& run) override {
+    test_began_ = Clock::now();
+    saved_before_test_ = run.save_seconds;
+  }
   void after_test(Run&, EpochRecord&) override;
   void after_train_epoch(Run&, EpochRecord&) override;
 
@@ -25,6 +28,7 @@ class Timers : public Hook {
 
   std::deque<Clock::time_point> begun_;  // starts of updates whose result has not been read
   Clock::time_point epoch_began_, test_began_, last_read_;
+  double saved_before_test_ = 0;
   Sums window_;  // since the last step line
   Sums epoch_;   // training only, in this process
 };

@@ -68,6 +68,28 @@ std::string epoch_line(const EpochRecord& r, int64_t epochs) {
   return text.size() + time.size() <= columns ? text + time : text;
 }
 
+std::string measured_line(const EpochRecord& r) {
+  std::string text;
+  const auto add = [&](const char* what, const std::string& value) {
+    text += "  " + std::string(what) + " " + value;
+  };
+  const auto time = [](double seconds) {
+    char short_text[32];
+    std::snprintf(short_text, sizeof short_text, "%.1f s", std::max(seconds, 0.0));
+    return seconds < 99.95 ? short_text : clock_text(seconds);
+  };
+  const auto memory = [](int64_t bytes) {
+    const bool gibi = bytes >= int64_t{1000} << 20;
+    return format_number(double(bytes) / (gibi ? 1 << 30 : 1 << 20), 3) + (gibi ? " GiB" : " MiB");
+  };
+  if (r.eval_seconds) add("eval", time(*r.eval_seconds));
+  add("saving", time(r.save_seconds));
+  add("host", memory(r.host_peak_memory_bytes));
+  if (r.device_peak_memory_bytes) add("device", memory(*r.device_peak_memory_bytes));
+  add("planned", memory(r.peak_memory_bytes));
+  return text;
+}
+
 bool on_terminal() {
   const char* kind = std::getenv("TERM");
   // mpirun reads its ranks' output through pseudo-terminals.

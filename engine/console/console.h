@@ -44,6 +44,10 @@ class Console {
 // accuracy, images per second, time. The figures of successive epochs line up.
 std::string epoch_line(const EpochRecord&, int64_t epochs);
 
+// "  eval 2.1 s  saving 0.3 s  host 530 MiB  device 380 MiB  planned 374 MiB", what was measured in an
+// epoch: time besides training, the memory's peaks, and the plan, on the cpu of the host's.
+std::string measured_line(const EpochRecord&);
+
 // Whether standard output is an interactive terminal that can redraw a line.
 bool on_terminal();
 

@@ -62,7 +62,13 @@ std::string to_json(const EpochRecord& r) {
   }
   line["images_per_second"] = number(r.images_per_second);
   line["seconds"] = number(r.seconds);
+  line["eval_seconds"] = number(r.eval_seconds);
+  line["save_seconds"] = number(r.save_seconds);
   line["peak_memory_bytes"] = r.peak_memory_bytes;
+  line["host_memory_bytes"] = r.host_memory_bytes;
+  line["host_peak_memory_bytes"] = r.host_peak_memory_bytes;
+  if (r.device_memory_bytes) line["device_memory_bytes"] = *r.device_memory_bytes;
+  if (r.device_peak_memory_bytes) line["device_peak_memory_bytes"] = *r.device_peak_memory_bytes;
   return to_line(line);
 }
 

@@ -21,12 +21,16 @@ struct EpochRecord {
   std::string precision, precision_reason;
   std::optional<double> images_per_second;  // empty: all trained before the run was resumed
   double seconds = 0;
-  int64_t peak_memory_bytes = 0;
+  std::optional<double> eval_seconds;  // empty: not evaluated; null in the file
+  double save_seconds = 0;        // in which training waited for checkpoints since the last record
+  int64_t peak_memory_bytes = 0;  // planned
+  // Measured, of rank 0's process: what the host's system counts now and at most so far, and on the
+  // device, if it has its own memory, what all programs use and what this one allocated at most.
+  int64_t host_memory_bytes = 0, host_peak_memory_bytes = 0;
+  std::optional<int64_t> device_memory_bytes, device_peak_memory_bytes;
   // Not written to the file:
-  bool whole = true;                            // not ended early
-  bool best = false;                            // its evaluation is the best so far
-  std::optional<double> test_seconds;           // duration of the evaluation
-  int64_t host_bytes = 0, host_peak_bytes = 0;  // this process's, as the system counts
+  bool whole = true;  // not ended early
+  bool best = false;  // its evaluation is the best so far
 };
 
 struct SaveRecord {

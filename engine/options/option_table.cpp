@@ -16,7 +16,6 @@ constexpr Range between(double min, double max) { return {.min = min, .max = max
 constexpr Range any, count = between(1, 1e9), not_negative = {.min = 0};
 constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
 constexpr Range share = {.min = 0, .max = 1, .min_open = true};
-constexpr Range inner_fraction = {.min = 0, .max = 1, .min_open = true, .max_open = true};
 constexpr Range positive = {.min = 0, .min_open = true};
 constexpr Range probability = between(0, 1);
 constexpr Range alpha = between(0, 1000);
@@ -49,8 +48,9 @@ constexpr OptionRow data_rows[] = {
      "validation images: a folder with the same class folders, or records of the same classes", any,
      data_path},
     {"val_fraction", "X", of<&O::val_fraction>,
-     "fraction of each class held out for validation if the folder has no val/", inner_fraction,
-     named_or_new},
+     "fraction of each class held out for validation if the folder has no val/; 0: none, and no "
+     "other images are evaluated either, unless --val names them",
+     fraction, named_or_new},
     {"split_seed", "N", of<&O::split_seed>,
      "seed of the choice of validation images by --val-fraction", any, new_run},
     {"classes", "N|A,B,..", of<&O::classes>,
@@ -183,8 +183,10 @@ constexpr OptionRow step_rows[] = {
     {"local_batch", "N", of<&O::local_batch>,
      "images per forward pass of each process, instead of --batch", count, new_run},
     {"accumulate", "N", of<&O::accumulate>, "batches per update", between(1, 1e6)},
-    {"eval_every", "N", of<&O::eval_every>, "epochs from one evaluation to the next", count,
-     recipe_or_resume},
+    {"eval_every", "N", of<&O::eval_every>,
+     "epochs from one evaluation to the next; another one follows the last epoch; 0: none, with "
+     "--report one after the last",
+     between(0, 1e9), recipe_or_resume},
     {"best_by", "", of<&O::best_by>,
      "best/ has the highest validation accuracy, or the lowest loss; with --ema, of the average"},
     {"strict", "", of<&O::strict>,

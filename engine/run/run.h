@@ -72,6 +72,7 @@ struct Run {
   int stopped_by = 0;                  // the signal
   bool asks_to_save = false;           // of rank 0: sent with the next update
   bool save_due = false;               // rank 0 asked for a checkpoint; the same on all ranks
+  double save_seconds = 0;             // waited for checkpoints since the last epoch's record
   bool incomplete = false;             // a log couldn't be written completely
 
  private:

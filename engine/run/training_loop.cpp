@@ -152,7 +152,8 @@ void TrainingLoop::end_epoch(bool whole) {
                      .lr = run_.schedule.at(at_.step - 1, epoch - 1),
                      .whole = whole};
   if (!std::isnan(at_.top1_sum)) record.train_top1 = at_.top1_sum / at_.loss_count;
-  const bool due = at_.step >= run_.end || (every > 0 && epoch % every == 0);
+  const bool due = at_.step >= run_.end ? every > 0 || run_.setup.options.report
+                                        : every > 0 && epoch % every == 0;
   if (run_.val && !run_.stopped_by && due) {
     bool evaluated = false;
     run_.in_section("evaluation", [&] { evaluated = evaluate(run_, record); });

@@ -72,13 +72,17 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
   check_micro_batches(*o.micro_batches, micro);
 }
 
+void require_effect(const Options& o, bool has_effect, std::string_view option, const char* what) {
+  if (!has_effect && o.source(option) == Source::command_line)
+    throw UserError(find_option(option)->flag() + " has no effect without " + what);
+}
+
 // Refuses options that were given but have no effect; check_schedule and resolve_augmentation
 // refuse others. --loss-scale without fp16 is only a warning of the recipe check, as the precision
 // may be the device's choice.
 void refuse_unused(const Options& o) {
   const auto needs = [&](bool has_effect, std::string_view option, const char* what) {
-    if (!has_effect && o.source(option) == Source::command_line)
-      throw UserError(find_option(option)->flag() + " has no effect without " + what);
+    require_effect(o, has_effect, option, what);
   };
   const bool sgd = o.optimizer == OptimizerKind::sgd;
   for (const char* option : {"momentum", "nesterov"}) needs(sgd, option, "--optimizer sgd");
@@ -200,6 +204,13 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
   options.classes = o.classes;
   options.class_order = from.classes;
   DataSets data = open_dataset(options);
+  if (o.val_fraction == 0 && o.val.empty() && data.val) {
+    notes.push_back("--val-fraction 0: " + counted(data.val->size(), "image") + " for validation " +
+                    (data.val->size() == 1 ? "isn't" : "aren't") + " used");
+    data.val.reset();
+  }
+  require_effect(o, data.val != nullptr, "report", "images for validation");
+  require_effect(o, data.val && (o.eval_every > 0 || o.report), "best_by", "an evaluation");
   if (from.classes.size() == data.classes.size() && from.classes != data.classes)
     notes.push_back("classes: " + o.weights +
                     " has other names or another order; its head is kept as the initial head");

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,26 @@ struct OwnedStream : Owner<cudaStream_t, cudaStreamDestroy> {
     check(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority),
           "cudaStreamCreateWithPriority");
   }
+};
+
+// The bytes of this process's allocations on the device.
+class Held {
+ public:
+  void add(const void* address, size_t bytes) {
+    sizes_[address] = bytes;
+    peak_ = std::max(peak_, now_ += bytes);
+  }
+  void remove(const void* address) {
+    const auto found = sizes_.find(address);
+    if (found == sizes_.end()) return;  // null
+    now_ -= found->second;
+    sizes_.erase(found);
+  }
+  size_t peak() const { return peak_; }
+
+ private:
+  std::unordered_map<const void*, size_t> sizes_;
+  size_t now_ = 0, peak_ = 0;
 };
 
 // Work that a graph repeats. The first replay runs it directly, so that libraries initialise, which
@@ -95,9 +116,13 @@ class CudaBackend final : public Backend {
     void* address = nullptr;
     check(cudaMalloc(&address, bytes),
           ("cudaMalloc of " + std::to_string(bytes) + " bytes").c_str());
+    held_.add(address, bytes);
     return address;
   }
-  void release(void* address) override { check(cudaFree(address), "cudaFree"); }
+  void release(void* address) override {
+    held_.remove(address);
+    check(cudaFree(address), "cudaFree");
+  }
   void* allocate_host(size_t bytes) override {
     void* address = nullptr;
     check(cudaMallocHost(&address, bytes),
@@ -108,10 +133,13 @@ class CudaBackend final : public Backend {
   // Leaves some for later allocations: modules at their first launch, NCCL's buffers at the first
   // collective, graphs, local memory.
   size_t memory_limit() const override {
-    size_t free = 0, total = 0;
-    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    const auto [free, total] = memory_info();
     const size_t rest = std::max(size_t{1} << 30, total / 50);
     return free - std::min(free, rest);
+  }
+  std::optional<DeviceMemoryUse> memory_use() const override {
+    const auto [free, total] = memory_info();
+    return DeviceMemoryUse{.used = total - free, .peak = held_.peak()};
   }
 
   void to_device(void* device, const void* host, size_t bytes, Stream stream) override {
@@ -176,6 +204,14 @@ class CudaBackend final : public Backend {
     check(cudaSetDevice(device), ("GPU " + std::to_string(device)).c_str());
     return device;
   }
+  struct MemoryInfo {
+    size_t free, total;
+  };
+  static MemoryInfo memory_info() {
+    MemoryInfo info{};
+    check(cudaMemGetInfo(&info.free, &info.total), "cudaMemGetInfo");
+    return info;
+  }
   using HostWork = std::function<void()>;
   static void run_once(void* work) noexcept {
     const std::unique_ptr<HostWork> owned(static_cast<HostWork*>(work));
@@ -207,6 +243,7 @@ class CudaBackend final : public Backend {
 
   int device_, arch_;
   bool graphs_;
+  Held held_;
   OwnedStream compute_, upload_;
   std::deque<OwnedStream> communication_;  // by channel
   std::unique_ptr<Kernels> kernels_;

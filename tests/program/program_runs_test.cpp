@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -11,6 +14,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/safetensors.h"
 #include "tests/data/data_files.h"
@@ -79,7 +83,8 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
       "loss_scale skipped";
   const auto epoch = [](const std::string& top5) {
     return "kind epoch step train_loss train_top1 val_loss val_top1 " + top5 +
-           "lr images_per_second seconds peak_memory_bytes";
+           "lr images_per_second seconds eval_seconds save_seconds peak_memory_bytes "
+           "host_memory_bytes host_peak_memory_bytes";
   };
   // Five batches per epoch.
   const std::vector<std::string> wanted{
@@ -121,6 +126,62 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
   EXPECT_TRUE(has(plan, "\none step: "));
   EXPECT_TRUE(has(go("vit_tiny --data cifar --plan").output,
                   "\nbatch 44, not the recipe's 64: there are 44 images to train on\n"));
+}
+
+// Until the process is killed, in the middle of a later epoch.
+TEST_F(ProgramRuns, MeasuresTheMemoryThatTheSystemCounts) {
+  Program run(folder_.path(), on_cifar + "--batch 8 --epochs 1000 --out a");
+  ASSERT_TRUE(run.wait_for(in("a/metrics.jsonl"), "\"kind\":\"epoch\",\"epoch\":4"));
+  const std::string status = contents("/proc/" + std::to_string(run.worker(0)) + "/status");
+  kill(-run.pid(), SIGKILL);
+  run.wait();
+  const auto kibi = [&](const char* key) {
+    const size_t at = status.find(key);
+    return at == status.npos ? 0 : std::strtod(status.c_str() + at + std::strlen(key), nullptr);
+  };
+  const double peak = 1024 * kibi("\nVmHWM:"), now = 1024 * kibi("\nVmRSS:");
+  EXPECT_NEAR(std::stod(metric(in("a"), "epoch", "host_peak_memory_bytes").back()), peak,
+              .02 * peak);
+  EXPECT_NEAR(std::stod(metric(in("a"), "epoch", "host_memory_bytes").back()), now, .02 * now);
+  EXPECT_GT(peak, std::stod(metric(in("a"), "epoch", "peak_memory_bytes")[0]));
+}
+
+TEST_F(ProgramRuns, EvaluatesOnlyWhenAsked) {
+  make_class_folders(in("three"), 3, 6);
+  const auto evaluated = [&](const std::string& run) {
+    Strings epochs;
+    for (const std::string& loss : metric(in(run), "epoch", "val_loss"))
+      epochs.push_back(loss.empty() ? "-" : "e");  // null is read as empty
+    return join(epochs, "");
+  };
+  const std::string words = on_cifar + "--batch 8 --epochs 3 ";
+  go(words + "--eval-every 2 --out two");
+  EXPECT_EQ(evaluated("two"), "-ee");
+  const Finished never = go(words + "--eval-every 0 --out never");
+  EXPECT_EQ(evaluated("never"), "---");
+  EXPECT_FALSE(has(never.output, " eval ")) << never.output;
+  EXPECT_FALSE(has(never.output, "/best/")) << never.output;
+  EXPECT_EQ(metric(in("never"), "epoch", "eval_seconds"), Strings(3));
+  EXPECT_TRUE(has(go(words + "--eval-every 0 --report --out asked").output, "macro avg"));
+  EXPECT_EQ(evaluated("asked"), "--e");
+  // The same weights: an evaluation changes nothing.
+  expect_same_state("never", "two");
+
+  const std::string folders = on_vit + "--data three --batch 6 --epochs 2 ";
+  const Finished all = go(folders + "--val-fraction 0 --out all");
+  EXPECT_TRUE(has(all.output, "\ndata: three, 18 train, 0 val")) << all.output;
+  EXPECT_EQ(evaluated("all"), "--");
+  // The data's own images for validation.
+  const Finished own = go(words + "--val-fraction 0 --out own");
+  EXPECT_TRUE(has(own.output, "\n--val-fraction 0: 10 images for validation aren't used\n"));
+  EXPECT_EQ(evaluated("own"), "---");
+  go(folders + "--val-fraction 0 --val three --out named");
+  EXPECT_EQ(evaluated("named"), "ee");
+  const auto refused = [&](const std::string& more) { return run(folders + more).errors; };
+  EXPECT_EQ(refused("--val-fraction 0 --report"),
+            "--report has no effect without images for validation\n");
+  EXPECT_EQ(refused("--eval-every 0 --best-by loss"),
+            "--best-by has no effect without an evaluation\n");
 }
 
 // The rows, with exchange, waiting, evaluation and saving, add up to the time that the user waits.

@@ -51,6 +51,19 @@ TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
   expect_near("run", "fp32", 0.02);
 }
 
+// The plan, and a few counters of the kernels.
+TEST_F(ProgramOnSimt, MeasuresWhatThePlanAllocates) {
+  go(on_simt + "--steps 2 --epochs 2 --out run");
+  const auto last = [&](const char* key) {
+    return std::stod(metric(in("run"), "epoch", key).back());
+  };
+  const double planned = last("peak_memory_bytes"), peak = last("device_peak_memory_bytes");
+  EXPECT_GE(peak, planned);
+  EXPECT_NEAR(peak, planned, .01 * planned);
+  EXPECT_GE(last("device_memory_bytes"), peak);  // it includes what isn't planned
+  EXPECT_NEAR(last("device_memory_bytes"), planned, .02 * planned);
+}
+
 TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
   const std::string words = "--optimizer sgd --lr 0.05 --steps 3 --epochs 1 ";
   go(on_cifar + words + "--device cpu --out cpu");

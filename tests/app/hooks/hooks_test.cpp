@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include "engine/run/run.h"
 #include "tests/app/hooks/early_stop.h"
@@ -65,6 +67,20 @@ class Finder : public Hook {
   int priority_;
 };
 
+// A slow evaluation, before which saving takes a hundred seconds, or so it says.
+class Slow : public Hook {
+ public:
+  explicit Slow(std::vector<EpochRecord>& records) : records_(records) {}
+  void before_test(Run& run) override { run.save_seconds += 100; }
+  void before_test_iter(Run&, int64_t) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  void after_train_epoch(Run&, EpochRecord& r) override { records_.push_back(r); }
+
+ private:
+  std::vector<EpochRecord>& records_;
+};
+
 class HooksTest : public testing::Test {
  protected:
   // Epochs of five updates, evaluations of two batches.
@@ -116,6 +132,17 @@ TEST_F(HooksTest, LowerPrioritiesComeFirst) {
             0);
   EXPECT_EQ(found, (Strings{"first best", "before it timed best", "usual timed best",
                             "saved 5 best", "last timed best"}));
+}
+
+TEST_F(HooksTest, TimeIsOfAnEvaluationOrOfSavingOrElse) {
+  std::vector<EpochRecord> records;
+  ASSERT_EQ(train_here(words({"--steps", "5"}), list_of(std::make_unique<Slow>(records))), 0);
+  ASSERT_EQ(records.size(), 1u);
+  const EpochRecord& r = records[0];
+  EXPECT_GE(*r.eval_seconds + 100, .4);  // two batches, for the weights and for their average
+  EXPECT_LT(r.eval_seconds, 0);
+  EXPECT_GT(r.save_seconds, 100);  // it saves, too
+  EXPECT_GE(r.seconds, *r.eval_seconds + r.save_seconds);
 }
 
 // The hook shown in docs/internals.md.

@@ -67,6 +67,12 @@ TEST_F(Browser, DrawsAMarkForEachValue) {
   EXPECT_EQ(count(dom, "<rect"), 1);               // scratch
   EXPECT_EQ(count(dom, "<img"), 2);
   EXPECT_EQ(count(dom, "<script"), 0);
+  EXPECT_TRUE(has(dom,
+                  "Measured on rank 0: at most 500 MiB on the host, 311 MiB on the device, "
+                  "where all programs use 1.0 GiB."));
+  EXPECT_TRUE(has(dom, "at most; 300 MiB planned"));
+  for (const char* figure : {">1.3 s</td>", ">0.5 s</td>", ">500 MiB</td>", ">311 MiB</td>"})
+    EXPECT_TRUE(has(dom, figure)) << figure;
   EXPECT_TRUE(has(dom, "Ended by an error: step 3: &lt;/script&gt;&lt;script&gt;alert(1)"));
   for (const char* wrong : {"NaN", "undefined", "Infinity", ">false<", "[object"})
     EXPECT_FALSE(has(dom, wrong)) << wrong;

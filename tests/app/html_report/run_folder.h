@@ -56,7 +56,10 @@ inline void write_run(const std::filesystem::path& folder, const Json& facts) {
              R"({"kind":"step","epoch":1,"step":2,"loss":null,"lr":0.001,"loss_scale":1})"
              "\n"
              R"({"kind":"epoch","epoch":1,"step":2,"train_loss":2.0,"val_loss":1.5,)"
-             R"("val_top1":0.25,"lr":0.001,"images_per_second":80,"seconds":3})"
+             R"("val_top1":0.25,"lr":0.001,"images_per_second":80,"seconds":3,)"
+             R"("eval_seconds":1.25,"save_seconds":0.5,"peak_memory_bytes":314572800,)"
+             R"("host_peak_memory_bytes":524288000,"device_memory_bytes":1073741824,)"
+             R"("device_peak_memory_bytes":326107136})"
              "\n");
   write_text(folder / "report.json", to_line(facts));
 }

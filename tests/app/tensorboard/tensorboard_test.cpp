@@ -106,8 +106,9 @@ class TensorBoardRuns : public ShallowProgramTest {
   std::string words(const std::string& more) const {
     return on_vit + "--data cifar --batch 8 --out run " + more;
   }
-  // Expects a curve to have the values of a member of metrics.jsonl.
-  void expect_curve(const std::string& tag, const std::string& kind, const std::string& member) {
+  // Expects a curve to have the values of a member of metrics.jsonl, in that unit.
+  void expect_curve(const std::string& tag, const std::string& kind, const std::string& member,
+                    float unit = 1) {
     const auto curves = shown(in("run"));
     ASSERT_TRUE(curves.contains(tag)) << tag;
     std::vector<std::string> steps;
@@ -118,7 +119,7 @@ class TensorBoardRuns : public ShallowProgramTest {
       values.push_back(all[0]);
     }
     for (const std::string& text : metric(in("run"), kind, member))
-      expected.push_back(std::stof(text));
+      expected.push_back(std::stof(text) / unit);
     EXPECT_EQ(steps, metric(in("run"), kind, "step")) << tag;
     ASSERT_EQ(values.size(), expected.size()) << tag;
     for (size_t i = 0; i < values.size(); ++i)  // the text was rounded once more
@@ -138,8 +139,14 @@ class TensorBoardRuns : public ShallowProgramTest {
                                       {"Loss/val", "val_loss"},
                                       {"Accuracy/val", "val_top1"},
                                       {"Accuracy/val_top5", "val_top5"},
-                                      {"Seconds/epoch", "seconds"}})
+                                      {"Seconds/epoch", "seconds"},
+                                      {"Seconds/val", "eval_seconds"},
+                                      {"Seconds/save", "save_seconds"}})
       expect_curve(tag, "epoch", member);
+    for (const auto& [tag, member] : {std::pair{"Memory/planned_MiB", "peak_memory_bytes"},
+                                      {"Memory/host_MiB", "host_memory_bytes"},
+                                      {"Memory/host_peak_MiB", "host_peak_memory_bytes"}})
+      expect_curve(tag, "epoch", member, 1 << 20);
   }
 };
 

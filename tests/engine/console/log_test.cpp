@@ -52,23 +52,34 @@ TEST(Log, RecordsHaveExactlyTheseKeys) {
                     .lr = 0.5,
                     .images_per_second = 10,
                     .seconds = 4,
-                    .peak_memory_bytes = 1 << 20};
+                    .eval_seconds = 1.5,
+                    .save_seconds = 0.25,
+                    .peak_memory_bytes = 1 << 20,
+                    .host_memory_bytes = 2 << 20,
+                    .host_peak_memory_bytes = 3 << 20,
+                    .device_memory_bytes = 5 << 20,
+                    .device_peak_memory_bytes = 4 << 20};
   EXPECT_EQ(
       to_json(epoch),
       R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"train_top1":0.375,"val_loss":1.25,)"
       R"("val_top1":0.5,"val_top5":0.75,"ema_loss":1.125,"ema_top1":0.625,"lr":0.5,)"
-      R"("images_per_second":10,"seconds":4,"peak_memory_bytes":1048576})");
+      R"("images_per_second":10,"seconds":4,"eval_seconds":1.5,"save_seconds":0.25,)"
+      R"("peak_memory_bytes":1048576,"host_memory_bytes":2097152,)"
+      R"("host_peak_memory_bytes":3145728,"device_memory_bytes":5242880,)"
+      R"("device_peak_memory_bytes":4194304})");
   epoch.precision = "fp16", epoch.precision_reason = "within epochs 2 to 3";
   EXPECT_TRUE(has(to_json(epoch), R"("lr":0.5,"precision":"fp16",)"
                                   R"("precision_reason":"within epochs 2 to 3","images_per)"));
   epoch.precision.clear();
   epoch.val_loss = epoch.val_top1 = epoch.val_top5 = std::nullopt;
-  epoch.train_top1 = epoch.ema_loss = epoch.ema_top1 = std::nullopt;
+  epoch.train_top1 = epoch.ema_loss = epoch.ema_top1 = epoch.eval_seconds = std::nullopt;
+  epoch.device_memory_bytes = epoch.device_peak_memory_bytes = std::nullopt;
   EXPECT_EQ(
       to_json(epoch),
       R"({"kind":"epoch","epoch":2,"step":64,"train_loss":1.5,"train_top1":null,"val_loss":null,)"
-      R"("val_top1":null,"lr":0.5,"images_per_second":10,"seconds":4,)"
-      R"("peak_memory_bytes":1048576})");
+      R"("val_top1":null,"lr":0.5,"images_per_second":10,"seconds":4,"eval_seconds":null,)"
+      R"("save_seconds":0.25,"peak_memory_bytes":1048576,"host_memory_bytes":2097152,)"
+      R"("host_peak_memory_bytes":3145728})");
 }
 
 TEST(Log, NumbersThatAreNotFiniteAreNull) {
@@ -173,6 +184,25 @@ TEST(Log, EpochsStandUnderEachOther) {
   EXPECT_EQ(
       epoch_line(average, 300),
       "epoch  10  train 0.050  val  8320  top-1 100.0%  ema 1.500  75.0%  12345/s");  // no room
+}
+
+TEST(Log, MeasuredFiguresFitInALine) {
+  EpochRecord r{.eval_seconds = 2.06,
+                .save_seconds = 0.31,
+                .peak_memory_bytes = 374 << 20,
+                .host_peak_memory_bytes = 530 << 20};
+  EXPECT_EQ(measured_line(r), "  eval 2.1 s  saving 0.3 s  host 530 MiB  planned 374 MiB");
+  r.device_memory_bytes = 900 << 20, r.device_peak_memory_bytes = int64_t{1005} << 20;
+  r.eval_seconds.reset();
+  EXPECT_EQ(measured_line(r), "  saving 0.3 s  host 530 MiB  device 0.981 GiB  planned 374 MiB");
+  r.eval_seconds = 99.94, r.save_seconds = 3599;
+  for (int64_t* bytes :
+       {&r.peak_memory_bytes, &r.host_peak_memory_bytes, &*r.device_peak_memory_bytes})
+    *bytes = int64_t{12345} << 20;
+  const std::string longest = measured_line(r);
+  EXPECT_EQ(longest,
+            "  eval 99.9 s  saving 59:59  host 12.1 GiB  device 12.1 GiB  planned 12.1 GiB");
+  EXPECT_LT(longest.size(), 80u);
 }
 
 TEST(Log, AQuietConsoleSaysWhatIsImportant) {
