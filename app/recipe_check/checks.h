@@ -7,12 +7,15 @@ namespace bv {
 using Findings = std::vector<Finding>;
 
 // steps.cpp
-void check_updates(const Setup&, Findings&);    // too few
-void check_left_out(const Setup&, Findings&);   // images that no full batch takes
-void check_remainder(const Setup&, Findings&);  // batches that --accumulate leaves over
-void check_zero_rate(const Setup&, Findings&);  // nothing is learned
-void check_rate(const Setup&, Findings&);       // beyond the linear rule
-void check_pairs(const Setup&, Findings&);      // mixing in odd batches
+void check_updates(const Setup&, Findings&);     // too few
+void check_left_out(const Setup&, Findings&);    // images that no full batch takes
+void check_remainder(const Setup&, Findings&);   // batches that --accumulate leaves over
+void check_zero_rate(const Setup&, Findings&);   // nothing is learned
+void check_rate(const Setup&, Findings&);        // beyond the linear rule
+void check_sgd(const Setup&, Findings&);         // a ViT at a ResNet's rate
+void check_warmup(const Setup&, Findings&);      // longer than the run
+void check_pairs(const Setup&, Findings&);       // mixing in odd batches
+void check_batch_norm(const Setup&, Findings&);  // statistics of one image
 // schedule.cpp
 void check_rises(const Setup&, Findings&);       // the rate rises again after a period
 void check_end(const Setup&, Findings&);         // the schedule ends long before or after the run
@@ -24,6 +27,7 @@ void check_scales(const Setup&, const Sample&, Findings&);  // training and eval
 void check_files(const Setup&, Findings&);                  // files left out by their names
 void check_patches(const Setup&, Findings&);                // too few patches per image
 void check_validation(const Setup&, Findings&);             // too few validation images
+void check_own_validation(const Setup&, Findings&);         // --val names training images
 // precision.cpp
 void check_precision(const Setup&, Findings&);  // requested but not in effect
 void check_policy(const Setup&, Findings&);     // windows of --amp-policy that never open

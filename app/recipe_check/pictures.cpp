@@ -1,6 +1,7 @@
 // Checks of the images, and of what the model sees of them.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "app/recipe_check/checks.h"
 #include "base/text.h"
@@ -133,6 +134,25 @@ void check_validation(const Setup& s, Findings& findings) {
                counted(static_cast<int64_t>(s.data.classes.size()), "class"),
        .why = "each moves top-1 by " + format_number(100.0 / double(images), 3) + "%",
        .advice = s.data.held_out ? "use a larger --val-fraction" : "use more validation images"});
+}
+
+// Compares files: --val may name the same folder by another path, or a part of --data.
+void check_own_validation(const Setup& s, Findings& findings) {
+  const Options& o = s.options;
+  if (o.val.empty() || !s.data.val || s.data.val->files() == 0) return;
+  namespace fs = std::filesystem;
+  const fs::path first = s.data.val->file(0);
+  bool found = false;
+  for (int64_t i = 0; i < s.data.train->files() && !found; ++i) {
+    const fs::path file = s.data.train->file(i);
+    std::error_code error;
+    found = file.filename() == first.filename() && fs::equivalent(file, first, error);
+  }
+  if (!found) return;
+  findings.push_back({.what = "the images for validation are training images",
+                      .why = "--val " + o.val + " has files of --data " + o.data,
+                      .advice = "use other images, or leave out --val: --val-fraction then holds "
+                                "some out"});
 }
 
 }  // namespace bv

@@ -64,9 +64,13 @@ std::vector<Finding> lint(const Setup& s, const Sample& sample) {
     check_scales(s, sample, findings);
     check_patches(s, findings);
     check_validation(s, findings);
+    check_own_validation(s, findings);
   }
   check_zero_rate(s, findings);
+  check_sgd(s, findings);
+  check_warmup(s, findings);
   check_pairs(s, findings);
+  check_batch_norm(s, findings);
   check_rises(s, findings);
   check_end(s, findings);
   check_milestones(s, findings);

@@ -146,7 +146,8 @@ std::vector<std::string> schedule_notes(const Options& o, int64_t updates_per_ep
   const auto short_number = [](double x) { return format_number(x, 3); };
   const Schedule schedule = schedule_of(o, o.epochs, updates_per_epoch);
   const int64_t last = updates_of(o.epochs, updates_per_epoch) - 1;
-  if (schedule.warmup_updates > schedule.total_updates)
+  const bool resumed = !at.options.empty();  // the recipe check looks at new runs
+  if (resumed && schedule.warmup_updates > schedule.total_updates)
     notes.push_back("warning: the warm-up lasts longer than the run: lr reaches " +
                     short_number(schedule.at(last, last / updates_per_epoch)) + ", not " +
                     short_number(o.lr) + " (--warmup-epochs, --epochs)");

@@ -1,11 +1,17 @@
 // --recipe, recipes, lint and --strict on the command line.
+#include <cstdlib>
 #include <filesystem>
 
+#include "base/machine.h"
 #include "base/text.h"
+#include "engine/options/model_config.h"
+#include "kernels/devices/devices.h"
 #include "tests/program/program.h"
 
 namespace bv::test {
 namespace {
+
+using Strings = std::vector<std::string>;
 
 class Recipes : public ProgramTest {
  protected:
@@ -82,12 +88,35 @@ TEST_F(Recipes, LintSaysItAlone) {
   EXPECT_FALSE(std::filesystem::exists(in("runs")));
 }
 
-// A file with every option, most of them defaults that nobody requested.
+// A file with every option, most of them defaults that nobody requested, of runs that got no line.
 TEST_F(Recipes, LintPassesARunsOwnConfig) {
-  go("vit_tiny --device cpu --steps 1 --image-size 32 --batch 8 --out run");
-  const Finished end = run("lint --config run/config.json --strict");
-  EXPECT_EQ(end.code, 0) << end.errors;
-  EXPECT_EQ(end.output, "no problems found\n");
+  const bool all = std::getenv("BAREVISION_TEST_ALL");
+  make_cifar(in("cifar"), 200, 40);
+  const ProgramOptions bf16{.environment = {{"BAREVISION_BF16", "emulated"}}};
+  for (const std::string& model : all ? known_models() : Strings{"vit_tiny", "resnet18"})
+    for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::simt}) {
+      if (!is_built(kind)) continue;
+      for (const std::string precision : {"fp32", "bf16", "fp16"}) {
+        const bool cpu = kind == DeviceKind::cpu, half = precision != "fp32";
+        if (cpu && (precision == "fp16" || (half && !has_avx512()))) continue;
+        if (!all && !cpu && (precision != "fp16" || model != "vit_tiny")) continue;
+        const std::string name = model + "-" + (cpu ? "cpu" : "simt") + "-" + precision,
+                          size = model.starts_with("vit") ? " --patch-size 8" : "";
+        const ProgramOptions options = cpu && half ? bf16 : ProgramOptions{};
+        SCOPED_TRACE(name);
+        const Finished trained =
+            go(model + " --device " + (cpu ? "cpu" : "simt") + " --precision " + precision +
+                   " --data cifar --image-size 32" + size +
+                   " --batch 2 --lr 1e-6 --steps 2 --eval-every 0 --out " + name,
+               options);
+        EXPECT_FALSE(has(trained.output + trained.errors, "warning: ")) << trained.output;
+        const Finished end =
+            run_program(folder_.path(), "lint --strict --config " + name + "/config.json", options);
+        EXPECT_EQ(end.code, 0) << end.errors;
+        EXPECT_EQ(end.output, "no problems found\n");
+        std::filesystem::remove_all(in(name));
+      }
+    }
 }
 
 // A recipe's number of processes and weights are defaults, too.

@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "app/commands/commands.h"
 #include "app/recipe_check/recipe_check.h"
 #include "base/text.h"
 #include "engine/options/config.h"
 #include "engine/training/schedule.h"
+#include "tests/files.h"
 #include "tests/messages.h"
+#include "tests/temporary_folder.h"
 
 namespace bv::test {
 namespace {
@@ -108,7 +111,7 @@ TEST(Lint, TooFewUpdates) {
               "warning: only 300 updates (3 per epoch): too few to train well; use --accumulate 1");
   expect_none(with(vit, {"--accumulate", "9", "--epochs", "20"}));
   expect_none(with(vit, {"--steps", "5"}));  // a trial
-  expect_none(vit, {DataKind::builtin, 100, 64});
+  expect_none(vit, {DataKind::builtin, 800, 64});
 }
 
 TEST(Lint, ImagesThatSitOut) {
@@ -142,7 +145,52 @@ TEST(Lint, RatesBeyondTheLinearRule) {
   expect_none({"resnet34", "--lr", ".4"}, cifar10);
   expect_none(with(vit, {"--batch", "8", "--accumulate", "8"}));
   expect_none(vit, {.train = 12 * 64});
-  expect_none(with(vit, {"--optimizer", "sgd", "--lr", ".1", "--batch", "128"}));
+  expect_none(with(vit, {"--optimizer", "sgd", "--lr", ".01", "--batch", "8"}));
+}
+
+TEST(Lint, SgdAtAResNetsRateForAViT) {
+  const Words sgd = with(vit, {"--optimizer", "sgd", "--batch", "128", "--clip-grad", "0", "--lr"});
+  expect_line(with(sgd, {".1"}),
+              "warning: sgd with lr 0.1 hardly trains a ViT: a rate for ResNets; attention's "
+              "gradients need a lower one, or a limit to their norm; use --optimizer adamw with "
+              "its own --lr, --clip-grad 1, or --lr 0.01");
+  expect_none(with(sgd, {".04"}));
+  expect_none({"vit_tiny", "--optimizer", "sgd", "--lr", ".1", "--clip-grad", "1"});
+  expect_none({"resnet34", "--lr", ".1"}, cifar10);
+}
+
+TEST(Lint, AWarmUpLongerThanTheRun) {
+  expect_line(with(vit, {"--warmup-epochs", "40"}),
+              "warning: the warm-up lasts longer than the run: lr reaches 0.000375, not 0.0005; "
+              "use a smaller --warmup-epochs or more --epochs");
+  expect_none(with(vit, {"--warmup-epochs", "30"}));
+  expect_line(with(vit, {"--warmup-steps", "1351"}),
+              "warning: the warm-up lasts longer than the run: lr reaches 0.0005, not 0.0005; use "
+              "a smaller --warmup-steps or more --epochs");
+  expect_none(with(vit, {"--warmup-steps", "1350"}));  // 30 epochs of 45
+  expect_none(with(vit, {"--steps", "5"}));
+}
+
+TEST(Lint, BatchNormOfOneImage) {
+  const auto lines = [](const Words& words, int replicas, int local, int micro_batches = 1) {
+    auto s = setup_of(words, {DataKind::builtin, 2048, 64});
+    s.replicas = replicas;
+    s.options.local_batch = local, s.options.micro_batches = micro_batches;
+    Words all;
+    for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
+    return join(all, "\n");
+  };
+  const std::string begin = "warning: batch norm computes its statistics of one image: ";
+  const Words resnet = {"resnet34"}, synchronised = {"resnet34", "--sync-bn"};
+  EXPECT_EQ(lines(resnet, 1, 1), begin + "a batch has one; use --local-batch 2 or more");
+  EXPECT_EQ(lines(resnet, 4, 1),
+            begin + "each process has one; use --local-batch 2 or more, or --sync-bn");
+  EXPECT_EQ(lines(resnet, 1, 4, 4), begin + "a micro-batch has one; use fewer --micro-batches");
+  EXPECT_EQ(lines(synchronised, 1, 1), begin + "a batch has one; use --local-batch 2 or more");
+  EXPECT_EQ(lines(synchronised, 4, 1), "");
+  EXPECT_EQ(lines(resnet, 4, 2), "");
+  EXPECT_EQ(lines(resnet, 1, 8, 4), "");
+  EXPECT_EQ(lines(vit, 4, 1), "");
 }
 
 TEST(Lint, OddBatchesOfPairs) {
@@ -177,6 +225,7 @@ TEST(Lint, SchedulesThatEndLongBeforeTheRunOrAfterIt) {
               "peak is 0.0005; use a later --lr-after, or --epochs 21");
   expect_none(with(vit, {"--lr-after", "25:1e-6"}));
   expect_none(with(vit, {"--lr-after", "20:1e-4"}));
+  expect_none(with(vit, {"--period-epochs", "30", "--warmup-epochs", "0"}));
   expect_line(
       with(vit, {"--period-epochs", "50"}),
       "warning: the cosine is cut off before it has fallen: --period-epochs 50 is longer than "
@@ -263,9 +312,37 @@ TEST(Lint, FewImagesForValidation) {
   EXPECT_TRUE(lines(29).at(0).ends_with("; use more validation images"));
 }
 
+TEST(Lint, ValidationOnTrainingImages) {
+  const TemporaryFolder folder;
+  for (const std::string part : {"photos", "others"})
+    for (const char* name : {"cat", "dog"}) {
+      std::filesystem::create_directories(folder / (part + "/" + name));
+      for (int i = 0; i < 160; ++i)
+        write_text(folder / (part + "/" + name + "/" + std::to_string(i) + ".jpg"), "");
+    }
+  std::filesystem::create_directory_symlink("photos", folder / "linked");
+  const auto lines = [&](const std::string& val) {
+    auto s = setup_of({"vit_tiny", "--data", folder / "photos"}, flowers);
+    s.options.val = val;
+    s.data = open_dataset({.path = s.options.data, .val = val});
+    Words all;
+    for (const Finding& f : lint(s, {}))
+      if (f.what.find("validation") != f.what.npos) all.push_back(line_of(f));
+    return join(all, "\n");
+  };
+  for (const char* same : {"photos", "photos/", "linked"})
+    EXPECT_EQ(lines(folder / same),
+              "warning: the images for validation are training images: --val " + (folder / same) +
+                  " has files of --data " + (folder / "photos") +
+                  "; use other images, or leave out --val: --val-fraction then holds some out");
+  EXPECT_EQ(lines(folder / "others"), "");
+  EXPECT_EQ(lines(""), "");  // held out
+}
+
 TEST(Lint, ARateOfZero) {
   expect_line(with(vit, {"--lr", "0"}),
               "warning: the learning rate is 0: no weight will change; use --lr 0.0005");
+  expect_none(with(vit, {"--lr", "1e-8"}));
 }
 
 TEST(Lint, PrecisionThatIsNotInEffect) {
@@ -273,8 +350,15 @@ TEST(Lint, PrecisionThatIsNotInEffect) {
               "warning: computes in fp32, not in fp16: the cpu device lacks it; use --precision "
               "fp32 or another --device");
   expect_none(with(vit, {"--precision", "fp32"}));
-  expect_line(with(vit, {"--loss-scale-init", "128"}),
-              "warning: --loss-scale-init has no effect: fp32 needs no loss scale; leave it out");
+  for (const std::string option :
+       {"--loss-scale", "--loss-scale-init", "--loss-scale-growth-interval"}) {
+    const Words words = with(vit, {option, "128"});
+    expect_line(words,
+                "warning: " + option + " has no effect: fp32 needs no loss scale; leave it out");
+    auto s = setup_of(words, flowers);
+    s.options.precision = DType::fp16;
+    EXPECT_TRUE(lint(s, {}).empty()) << option;
+  }
 }
 
 TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
