@@ -63,7 +63,11 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
     const int here = processes_here(o);
     const NodePlace place = node_place(o);
     if (o.plan) return work_as({.size = here * place.nodes, .local_size = here, .launched = true});
-    return run_launcher(here, argv, place);
+    return run_launcher({.nproc = here,
+                         .argv = argv,
+                         .place = place,
+                         .max_restarts = o.max_restarts,
+                         .timeout = o.timeout});
   };
   // With -n or --nnodes this is the launcher, even if RANK is still set in the environment.
   const bool launches = line.values.contains("nproc") || line.values.contains("nnodes");

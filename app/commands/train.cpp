@@ -1,5 +1,7 @@
 // train MODEL: trains a model in one or more processes.
 #include <cstdlib>
+#include <memory>
+#include <utility>
 
 #include "app/commands/commands.h"
 #include "app/commands/processes.h"
@@ -11,6 +13,8 @@
 #include "base/text.h"
 #include "comm/connect/host_comm.h"
 #include "comm/processes/affinity.h"
+#include "comm/processes/restart.h"
+#include "comm/processes/worker_status.h"
 #include "engine/options/config.h"
 #include "engine/run/image_check.h"
 #include "engine/run/run_folder_lock.h"
@@ -24,6 +28,30 @@ namespace {
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
 
+// Tells the launcher which step begins.
+class StepStatus : public Hook {
+ public:
+  explicit StepStatus(WorkerStatus& status) : status_(status) {}
+  int priority() const override { return priority::measuring; }
+  void before_train_iter(Run& run) override { status_.begins(run.progress.step + 1); }
+
+ private:
+  WorkerStatus& status_;
+};
+
+// The status that a restart needs, or nothing if there won't be one.
+std::optional<WorkerStatus> status_for_restarts(const Options& o, const World& world) {
+  if (o.max_restarts == 0 || o.plan) return std::nullopt;
+  if (!world.launched)
+    throw UserError("--max-restarts " + std::to_string(o.max_restarts) +
+                    " is for processes that ./launcher starts, and another launcher has started "
+                    "this one (" +
+                    world.variables +
+                    " in the environment): give that one its own option, and add --resume DIR "
+                    "here");
+  return std::optional<WorkerStatus>(std::in_place, world);
+}
+
 // request: read here if the caller has not read it.
 int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const auto started = Profile::Clock::now();
@@ -36,6 +64,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   // Until begin() has seen that all ranks train, a stop signal loses nothing.
   const EndsOnStopSignals starting([&claim] { claim.give_back(); });
   given.out = claim.folder();
+  std::optional<WorkerStatus> status = status_for_restarts(given, world);
+  if (status && world.local_rank == 0) status->claimed(given.out);
   if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
   DeviceChoice device = choose_device(given, world);
   const KernelSet kernels = resolve_kernels(given, device);
@@ -69,7 +99,25 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
     check_images(setup, communicator.get(), *backend);
     if (world.rank == 0) say_findings(setup, cores);
   }
-  return train(std::move(setup), *backend, communicator.get(), cores, standard_hooks);
+  return train(std::move(setup), *backend, communicator.get(), cores, [&](const Run& run) {
+    HookList hooks = standard_hooks(run);
+    if (status) hooks.push_back(std::make_unique<StepStatus>(*status));
+    return hooks;
+  });
+}
+
+// With --resume, if our launcher has started the run again: it continues in the folder that it had
+// claimed, or starts there if it has no checkpoint.
+CommandLine resumed_line(const CommandLine& line) {
+  const std::optional<Restart> restart = restart_from_environment();
+  CommandLine resumed = line;
+  if (!restart || line.values.contains("resume")) return resumed;
+  if (!line.values.contains("out")) {
+    if (restart->folder.empty()) return resumed;
+    resumed.values["out"] = {restart->folder};
+  }
+  resumed.values["resume"] = {"auto"};
+  return resumed;
 }
 
 // A job that was started again would train from the beginning without a word.
@@ -83,8 +131,9 @@ void refuse_to_begin_again(const CommandLine& line) {
                       "resumes it there, or --resume auto beside --out DIR");
 }
 
-int train_in_processes(const CommandLine& line, const std::vector<std::string>& argv) {
-  refuse_to_begin_again(line);
+int train_in_processes(const CommandLine& given, const std::vector<std::string>& argv) {
+  refuse_to_begin_again(given);
+  const CommandLine line = resumed_line(given);
   std::optional<Request> request;
   const auto options = [&] { return request.emplace(read_request(line)).options; };
   return in_processes(line, argv, options, [&](Process& p) { return work(line, request, p); });

@@ -1,4 +1,5 @@
-// metrics.jsonl in the run's folder: a line every --log-every updates and a line after each epoch.
+// metrics.jsonl in the run's folder: a line every --log-every updates, a line after each epoch and
+// one for each restart by the launcher.
 #pragma once
 #include <optional>
 

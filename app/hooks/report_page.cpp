@@ -51,7 +51,9 @@ void ReportPage::before_train(Run& run) {
                   .config = read_run_config(folder),
                   .metrics = RunMetrics(std::filesystem::path(folder) / "metrics.jsonl"),
                   .facts = {}});
+    page->report.metrics.read();
     facts_ = facts_of(run);
+    facts_["restarts"] = page->report.metrics.restarts();
     if (!run.setup.checkpoint) {
       facts_["training_pictures"] = training_pictures_of(run);
     } else if (Json before = read_facts(folder); !before.is_null()) {

@@ -35,6 +35,21 @@ void add_scores(Json& evaluation, const Json& classes) {
                       {"images", s.support}});
 }
 
+// A line for each restart.
+Json restarts_of(const RunReport& run) {
+  Json lines = Json::array();
+  for (const Json& restart : run.metrics.restarts()) {
+    const int64_t ended_in = restart.value("ended_in_step", int64_t{0});
+    lines.push_back(
+        "Restart " + scalar_text(restart.value("restart", Json())) + " of " +
+        scalar_text(restart.value("of", Json())) + ": the run ended " +
+        (ended_in > 0 ? "in step " + std::to_string(ended_in) : "before its first step") + ", " +
+        scalar_text(restart.value("cause", Json())) + "; it continued after step " +
+        scalar_text(restart.value("step", Json())));
+  }
+  return lines;
+}
+
 Json data_of(std::span<const RunReport> runs, const RunReport& run) {
   Json facts = run.facts;
   if (runs.size() > 1 && !facts.is_null())  // evaluations and pictures aren't compared
@@ -45,7 +60,7 @@ Json data_of(std::span<const RunReport> runs, const RunReport& run) {
   return {{"label", label_of(runs, run)},   {"state", run.state()},
           {"failed", run.failed()},         {"config", run.config},
           {"epochs", run.metrics.epochs()}, {"curves", run.metrics.curves()},
-          {"report", std::move(facts)}};
+          {"restarts", restarts_of(run)},   {"report", std::move(facts)}};
 }
 
 // Replaces what stands between the first `begin` and the next `end`.

@@ -47,6 +47,7 @@ void RunMetrics::add(std::string_view line) {
   const std::string place = path_ + ", line " + std::to_string(++lines_);
   Json object = parse_json_object(line, place);
   const Json kind = object.value("kind", Json());
+  if (kind == "restart") restarts_.push_back(std::move(object));
   if (kind != "step" && kind != "epoch") return;
   const auto step = object.value("step", Json());
   if (!step.is_number_integer()) throw UserError(place + ": it has no step");

@@ -23,7 +23,8 @@ class RunMetrics {
   // the file can't be read.
   void read();
 
-  const Json& epochs() const { return epochs_; }  // the epochs' lines
+  const Json& epochs() const { return epochs_; }      // the epochs' lines
+  const Json& restarts() const { return restarts_; }  // the restarts' lines
   int64_t last_step() const { return last_step_; }
   // The figures of the steps' lines, thinned: {"loss": [[step, value or null], ...], ...}.
   Json curves() const;
@@ -34,7 +35,7 @@ class RunMetrics {
   std::string path_;
   uint64_t at_ = 0;
   int64_t lines_ = 0, last_step_ = 0;
-  Json epochs_ = Json::array();
+  Json epochs_ = Json::array(), restarts_ = Json::array();
   std::map<std::string, std::vector<Point>> curves_;
 };
 

@@ -9,6 +9,7 @@
 //   evaluated: the last evaluation, best: the best one; null if there is none yet. {step, epoch,
 //     averaged: whether with the weights' moving average, images: [[label, predicted, images]],
 //     mistakes: [[image, label, predicted, its probability, picture]], the surest first}
+//   restarts: the lines of metrics.jsonl about restarts by the launcher; missing in older runs
 //   training_pictures: [picture]. A picture is a data: URI; empty if it can't be read.
 #pragma once
 #include "base/json.h"

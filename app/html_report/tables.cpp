@@ -57,6 +57,7 @@ std::string tables(const std::string& title, const Json& runs) {
       cell("h1", title) + cell("p", "Charts need JavaScript; these are the figures.");
   for (const Json& run : runs) {
     html += "\n" + cell("h2", run["label"]) + cell("p", run["state"]);
+    for (const Json& restart : run["restarts"]) html += cell("p", restart);
     html += table_of("Epochs", run["epochs"]);
     const Json report = run["report"];
     if (const Json last = report.is_null() ? report : report.value("evaluated", Json());

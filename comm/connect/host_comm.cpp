@@ -15,11 +15,11 @@ namespace bv {
 namespace {
 
 // Claims the right to print in the shared memory, if that exists and can be reached.
-bool is_first_error(const World& world, int exit_code) {
+bool is_first_error(const World& world, const std::string& line, int exit_code) {
   if (world.shared_fd < 0) return true;
   try {
     const int fd = dup(world.shared_fd);
-    return fd < 0 || SharedRegion::open(fd).claim_error(exit_code);
+    return fd < 0 || SharedRegion::open(fd).claim_error(exit_code, line);
   } catch (const std::exception&) {
     return true;
   }
@@ -48,7 +48,7 @@ std::unique_ptr<Communicator> connect_hosts(World& world, size_t bucket_bytes, d
 
 void fail_worker(const World& world, const std::string& line, int exit_code) {
   std::fflush(stdout);
-  if (is_first_error(world, exit_code)) print_error_line(line);
+  if (is_first_error(world, line, exit_code)) print_error_line(line);
   _exit(exit_code);
 }
 

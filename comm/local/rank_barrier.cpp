@@ -39,8 +39,8 @@ void end_process(SharedRegion& region, const RankPlace& place, const std::string
   for (int waited = 0; a_peer_died && place.supervised && waited < grace_ms && !control.ending;
        waited += 20)
     usleep(20000);
-  if (!control.ending && region.claim_error(1))
-    print_error_line("rank " + std::to_string(place.rank) + ": " + why);
+  const std::string line = "rank " + std::to_string(place.rank) + ": " + why;
+  if (!control.ending && region.claim_error(1, line)) print_error_line(line);
   _exit(control.failed_exit_code > 0 ? int(control.failed_exit_code) : 1);
 }
 

@@ -111,8 +111,9 @@ SharedArea SharedRegion::map_area(size_t offset, size_t bytes) const {
   return {map(fd_, bytes, offset), bytes};
 }
 
-bool SharedRegion::claim_error(int exit_code) {
+bool SharedRegion::claim_error(int exit_code, const std::string& line) {
   if (control().error_printed.exchange(1)) return false;
+  line.copy(control().error.data(), control().error.size() - 1);
   control().failed_exit_code = exit_code;
   return true;
 }

@@ -4,9 +4,11 @@
 #pragma once
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "comm/communicator.h"
@@ -23,6 +25,7 @@ struct alignas(64) RankStatus {
   std::atomic<uint64_t> waits;     // for the device, begun so far (PeerWatch)
   std::atomic<int64_t> heartbeat;  // time of the last one, ms of the monotonic clock
   pthread_mutex_t alive;
+  std::atomic<int64_t> step;  // that it works on, counted from 1; 0: before its first
 };
 
 struct alignas(64) ControlBlock {
@@ -36,6 +39,8 @@ struct alignas(64) ControlBlock {
   std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; ranks stop waiting
   std::atomic<uint64_t> bucket_bytes;     // must be the same for all ranks; 0: not set yet
   std::atomic<uint64_t> areas_end;        // where the next communicator's area begins
+  std::array<char, 512> error;            // the line that was printed, padded with zeros
+  std::array<char, 4096> folder;          // the run's, by rank 0, padded with zeros
 };
 
 // Memory that this process has mapped: zeros at first.
@@ -72,8 +77,8 @@ class SharedRegion {
   // one.
   SharedArea map_area(size_t offset, size_t bytes) const;
 
-  // True for one process of the run: the one that prints why it ends.
-  bool claim_error(int exit_code);
+  // True for one process of the run: the one that prints `line`, why it ends.
+  bool claim_error(int exit_code, const std::string& line);
   void end_waiting() { control().ending = 1; }  // of all ranks: the run is ending
 
  private:

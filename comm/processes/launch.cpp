@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -17,12 +18,14 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/stop_signals.h"
 #include "comm/local/rank_barrier.h"
 #include "comm/processes/affinity.h"
+#include "comm/processes/restart.h"
 #include "comm/processes/world.h"
 
 namespace bv {
@@ -34,6 +37,9 @@ constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL afte
 // How long a worker that was asked to stop may lack a heartbeat, and may be saving.
 constexpr std::chrono::seconds max_silence{5}, max_saving{60};
 constexpr std::chrono::seconds max_leaving{10};  // after the first worker has ended well
+constexpr std::chrono::seconds max_pause{30};    // before a restart; the first is a second
+// Exit codes that no restart helps: a user's mistake, and a child that can't start the program.
+constexpr int user_error = 2, not_started = 127;
 
 // Stop signals and SIGCHLD are blocked and fetched one by one.
 class HeldSignals {
@@ -73,6 +79,11 @@ class HeldSignals {
   struct sigaction child_before_ {};
 };
 
+template <size_t N>
+std::string text_of(const std::array<char, N>& padded) {
+  return {padded.data(), strnlen(padded.data(), N)};
+}
+
 std::string name_of_signal(int number) {
   const char* name = sigabbrev_np(number);
   return name ? std::string("SIG") + name : "signal " + std::to_string(number);
@@ -88,6 +99,7 @@ struct WorkerStart {
   const NodePlace& place;
   const std::string& program;
   const std::vector<std::string>& argv;
+  const Restart& restart;
   int shared_fd;            // inherited by the worker
   const sigset_t& signals;  // the worker's mask
 };
@@ -98,8 +110,11 @@ using Strings = std::vector<std::string>;
 Strings environment_of(const WorkerStart& start, int threads) {
   Strings environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  const auto set = [&environment](const std::string& name, const std::string& value) {
+  const auto unset = [&environment](const std::string& name) {
     std::erase_if(environment, [&](const auto& entry) { return entry.starts_with(name + "="); });
+  };
+  const auto set = [&](const std::string& name, const std::string& value) {
+    unset(name);
     environment.push_back(name + "=" + value);
   };
   const NodePlace& place = start.place;
@@ -114,6 +129,8 @@ Strings environment_of(const WorkerStart& start, int threads) {
     set("MASTER_PORT", std::to_string(place.master_port));
   }
   set(shared_fd_variable, std::to_string(start.shared_fd));
+  unset(restart_variable);
+  if (start.restart.number > 0) set(restart_variable, to_json(start.restart));
   // Waiting threads sleep: as fast as spinning on idle cores, several times faster on busy ones.
   if (!std::getenv("OMP_WAIT_POLICY")) set("OMP_WAIT_POLICY", "passive");
   if (!std::getenv("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", std::to_string(threads));
@@ -140,7 +157,7 @@ std::vector<char*> pointers(const Strings& strings) {
   const char* reason = strerrordesc_np(errno);
   for (const char* part : {"can't start ", program, ": ", reason ? reason : "?", "\n"})
     if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
-  _exit(127);
+  _exit(not_started);
 }
 
 pid_t start_worker(const WorkerStart& start) {
@@ -156,17 +173,21 @@ pid_t start_worker(const WorkerStart& start) {
   return pid;
 }
 
+// The processes from one start to their end.
 class Supervisor {
  public:
-  Supervisor(int nproc, const NodePlace& place, const std::vector<std::string>& argv,
-             const std::string& program)
-      : place_(place),
-        first_rank_(place.node * nproc),
-        region_(SharedRegion::create(place.nodes * nproc)) {
+  Supervisor(const Launch& launch, const std::string& program, const Restart& restart,
+             const HeldSignals& signals)
+      : signals_(signals),
+        place_(launch.place),
+        timeout_(launch.timeout),
+        may_restart_(restart.number < restart.most),
+        first_rank_(place_.node * launch.nproc),
+        region_(SharedRegion::create(place_.nodes * launch.nproc)) {
     try {
-      for (int i = 0; i < nproc; ++i)
-        workers_.push_back(
-            start_worker({i, nproc, place_, program, argv, region_.fd(), starting_mask_}));
+      for (int i = 0; i < launch.nproc; ++i)
+        workers_.push_back(start_worker({i, launch.nproc, place_, program, launch.argv, restart,
+                                         region_.fd(), starting_mask_}));
     } catch (...) {
       end_at_once();
       throw;
@@ -174,9 +195,11 @@ class Supervisor {
   }
   Supervisor(const Supervisor&) = delete;
 
+  // Returns the exit code.
   int run() {
     while (any_left()) {
-      const auto look = (stopping_ || leaving_) ? std::chrono::seconds(1) : std::chrono::hours(1);
+      const bool looks = stopping_ || leaving_ || watches_alone();
+      const auto look = looks ? std::chrono::seconds(1) : std::chrono::hours(1);
       const siginfo_t info = signals_.next(ending_ ? kill_at_ : Clock::now() + look);
       if (info.si_signo == SIGCHLD)
         reap(info.si_pid);
@@ -188,6 +211,18 @@ class Supervisor {
     }
     return verdict_;
   }
+  // Why the run ended, if it may be started again.
+  const std::optional<Failure>& failure() const { return failure_; }
+  // The line about this end that is still to be printed, or "".
+  const std::string& unsaid() const { return unsaid_; }
+  // The furthest step of a rank of this machine.
+  int64_t step() const {
+    int64_t most = 0;
+    for (size_t i = 0; i < workers_.size(); ++i)
+      most = std::max<int64_t>(most, region_.rank(rank_of(int(i))).step);
+    return most;
+  }
+  std::string folder() const { return text_of(region_.control().folder); }
 
  private:
   bool any_left() const {
@@ -222,8 +257,13 @@ class Supervisor {
       if (!leaving_) leaving_ = Clock::now();
       return;
     }
+    // Others may be asked to stop while this one fails, or it may have been killed by a request to
+    // stop, before it had a handler: neither is to be restarted.
+    const bool asked = stopping_ != 0 || is_stop_code(verdict_) || is_stop_code(code);
+    const bool mistake = code == user_error || code == not_started;
     // A worker killed by our signal before its handler was installed is not reported.
-    if (WIFEXITED(status) || WTERMSIG(status) != stopping_) say_end(worker, status);
+    if (WIFEXITED(status) || WTERMSIG(status) != stopping_)
+      say_end(worker, status, asked || mistake);
     verdict_ = code;
     end_others();
   }
@@ -236,16 +276,43 @@ class Supervisor {
     return name + " (node " + std::to_string(place_.node) + ", " + name_of_machine() + ")";
   }
 
-  // A single process has printed itself what went wrong.
-  void say_end(int worker, int status) const {
+  void say_end(int worker, int status, bool final) {
     const std::string who = name_of(worker);
     const bool said = region_.control().error_printed;
+    // A single process has printed itself what went wrong.
     const bool only = workers_.size() == 1 && place_.nodes == 1;
-    if (WIFSIGNALED(status))
-      print_error_line(who + " was killed by " + name_of_signal(WTERMSIG(status)) +
-                       (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : ""));
-    else if (!said || (WEXITSTATUS(status) != 2 && !only))
-      print_error_line(who + " ended with exit code " + std::to_string(WEXITSTATUS(status)));
+    const std::string line =
+        WIFSIGNALED(status) ? who + " was killed by " + name_of_signal(WTERMSIG(status)) +
+                                  (WTERMSIG(status) == SIGKILL ? " (out of memory?)" : "")
+                            : who + " ended with exit code " + std::to_string(WEXITSTATUS(status));
+    const bool known = WIFEXITED(status) && said;
+    const bool needed = !known || (WEXITSTATUS(status) != user_error && !only);
+    if (known)  // perhaps by a peer of one that hangs
+      fails(stopped_worker().value_or(worker), text_of(region_.control().error), needed ? line : "",
+            final);
+    else
+      fails(worker, line, line, final);
+  }
+
+  // line: to print, at once unless a restart's line will have the cause.
+  void fails(int worker, const std::string& cause, const std::string& line, bool final) {
+    if (final || !may_restart_) {
+      if (!line.empty()) print_error_line(line);
+      return;
+    }
+    const int rank = rank_of(worker);
+    failure_ = Failure{.rank = rank, .step = region_.rank(rank).step, .cause = cause};
+    unsaid_ = line;
+  }
+
+  // The worker that its peers gave up, if its whole process hangs.
+  std::optional<int> stopped_worker() const {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      const RankStatus& status = region_.rank(rank_of(int(i)));
+      if (workers_[i] > 0 && status.state == RankState::here && !has_heartbeat(status))
+        return int(i);
+    }
+    return std::nullopt;
   }
 
   void end_others() {
@@ -272,6 +339,23 @@ class Supervisor {
   void look_at_workers() {
     if (stopping_ && !ending_) look_at_stopping();
     if (leaving_ && !ending_) look_at_leaving();
+    if (watches_alone() && !ending_) look_at_single();
+  }
+
+  // A single process has no peer to notice that it hangs.
+  bool watches_alone() const {
+    return may_restart_ && workers_.size() == 1 && place_.nodes == 1 && !stopping_ && !leaving_;
+  }
+  // Called once a second; a machine that was suspended has not waited.
+  void look_at_single() {
+    silent_seconds_ = stopped_worker() ? silent_seconds_ + 1 : 0;
+    if (silent_seconds_ < timeout_) return;
+    char text[64];
+    std::snprintf(text, sizeof text, " has given no sign of life for %g s (--timeout)", timeout_);
+    fails(0, name_of(0) + text, name_of(0) + text, false);
+    verdict_ = 1;
+    ending_ = true;
+    kill_at_ = Clock::now();
   }
 
   // Ends a run that doesn't react to being stopped.
@@ -297,8 +381,10 @@ class Supervisor {
     if (Clock::now() - *leaving_ < max_leaving) return;
     for (size_t i = 0; i < workers_.size(); ++i) {
       if (workers_[i] == 0 || has_heartbeat(region_.rank(rank_of(int(i))))) continue;
-      print_error_line(name_of(int(i)) + " has not ended " + std::to_string(max_leaving.count()) +
-                       " s after the others did, and shows no sign of life; it is killed");
+      const std::string line = name_of(int(i)) + " has not ended " +
+                               std::to_string(max_leaving.count()) +
+                               " s after the others did, and shows no sign of life; it is killed";
+      fails(int(i), line, line, is_stop_code(verdict_));
       verdict_ = 1;
       ending_ = true;
       kill_at_ = Clock::now();
@@ -311,9 +397,11 @@ class Supervisor {
     for (pid_t pid : workers_) waitpid(pid, nullptr, 0);
   }
 
-  HeldSignals signals_;
+  const HeldSignals& signals_;
   const sigset_t starting_mask_ = starting_signal_mask();
   const NodePlace& place_;
+  double timeout_;
+  bool may_restart_;
   int first_rank_;
   SharedRegion region_;         // with a place for each rank of the run
   std::vector<pid_t> workers_;  // by local rank; 0 once it has ended
@@ -323,12 +411,74 @@ class Supervisor {
   std::optional<Clock::time_point> leaving_;  // when the first worker ended well
   bool ending_ = false;
   Clock::time_point kill_at_;
+  int silent_seconds_ = 0;  // of a single process
+  std::optional<Failure> failure_;
+  std::string unsaid_;
+};
+
+// Starts the processes, and again after each end that a restart may help.
+class Restarts {
+ public:
+  Restarts(const Launch& launch, const std::string& program)
+      : launch_(launch), program_(program), next_{.most = launch.max_restarts} {}
+
+  int run() {
+    while (true) {
+      Supervisor attempt(launch_, program_, next_, signals_);
+      const int code = attempt.run();
+      if (!attempt.failure()) return code;
+      const Failure failure = *attempt.failure();
+      if (died_there_before(failure)) {
+        if (!attempt.unsaid().empty()) print_error_line(attempt.unsaid());
+        print_error_line("rank " + std::to_string(failure.rank) + ": the run has ended in step " +
+                         std::to_string(failure.step) +
+                         " for the second time, so it is not started again");
+        return code;
+      }
+      if (const int signal = pause(attempt, failure)) return 128 + signal;
+      if (!attempt.folder().empty()) next_.folder = attempt.folder();
+      next_.after = failure;
+      ++next_.number;
+    }
+  }
+
+ private:
+  // An end before an attempt's first step says nothing about a step.
+  bool died_there_before(const Failure& failure) {
+    return failure.step > 0 && std::exchange(died_in_, failure.step) == failure.step;
+  }
+
+  // Says why the run is started again, and waits. Returns a stop signal that came before, or 0.
+  int pause(const Supervisor& attempt, const Failure& failure) {
+    fruitless_ = attempt.step() > furthest_ ? 0 : fruitless_ + 1;
+    furthest_ = std::max(furthest_, attempt.step());
+    const auto seconds = std::min(max_pause, std::chrono::seconds(1LL << std::min(fruitless_, 10)));
+    print_error_line("restart " + std::to_string(next_.number + 1) + " of " +
+                     std::to_string(next_.most) + " in " + std::to_string(seconds.count()) +
+                     " s; the run ended " +
+                     (failure.step > 0 ? "in step " + std::to_string(failure.step)
+                                       : std::string("before its first step")) +
+                     ": " + failure.cause);
+    const auto end = Clock::now() + seconds;
+    while (Clock::now() < end)
+      if (const int signal = signals_.next(end).si_signo; signal != 0 && signal != SIGCHLD)
+        return signal;
+    return 0;
+  }
+
+  const Launch& launch_;
+  const std::string& program_;
+  const HeldSignals signals_;
+  Restart next_;
+  int64_t died_in_ = 0;   // step of the last end in a step
+  int64_t furthest_ = 0;  // step that any attempt has come to
+  int fruitless_ = -1;    // restarts in a row that came no further
 };
 
 }  // namespace
 
-int run_launcher(int nproc, const std::vector<std::string>& argv, const NodePlace& place,
-                 const std::string& program) {
+int run_launcher(const Launch& launch, const std::string& program) {
+  const int nproc = launch.nproc;
   if (nproc < 1)
     throw UserError("-n " + std::to_string(nproc) + ": at least one process is needed");
   requested_threads(true);  // refused here, before each worker does
@@ -337,7 +487,7 @@ int run_launcher(int nproc, const std::vector<std::string>& argv, const NodePlac
                      std::to_string(cores) + (cores == 1 ? " core" : " cores") +
                      " and wait for each other; try -n " + std::to_string(cores));
   try {
-    return Supervisor(nproc, place, argv, program).run();
+    return Restarts(launch, program).run();
   } catch (const std::system_error& error) {
     throw RunError(error.what());
   }

@@ -9,6 +9,6 @@ data=${4:?which data? docs/examples/torchrun.sh NODE NODES HOST DATA}
 
 # --no-python: what torchrun starts is a program. Its own agent uses the port; the ranks use the next.
 # --resume: started again, by hand or by torchrun's --max-restarts, the run continues.
-torchrun --no-python --nnodes "$nodes" --node-rank "$node" --nproc-per-node 8 \
+torchrun --no-python --nnodes "$nodes" --node-rank "$node" --nproc-per-node 8 --max-restarts 3 \
   --master-addr "$host" --master-port 29500 \
   ./launcher vit_large --data "$data" --resume runs/torchrun --local-batch 64

@@ -72,6 +72,16 @@ std::string to_json(const EpochRecord& r) {
   return to_line(line);
 }
 
+std::string to_json(const RestartRecord& r) {
+  return to_line({{"kind", "restart"},
+                  {"step", r.step},
+                  {"restart", r.number},
+                  {"of", r.most},
+                  {"rank", r.rank},
+                  {"ended_in_step", r.ended_in},
+                  {"cause", r.cause}});
+}
+
 int64_t end_of_step(const std::string& path, int64_t step, bool settled) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return 0;

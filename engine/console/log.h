@@ -38,8 +38,18 @@ struct SaveRecord {
   bool best = false;  // best/ points to this step
 };
 
+// The launcher has started the run again (--max-restarts).
+struct RestartRecord {
+  int64_t step = 0;  // after which the run continues
+  int number = 0, most = 0;
+  int rank = 0;          // that ended it
+  int64_t ended_in = 0;  // step in which it ended; 0: before the first
+  std::string cause;
+};
+
 std::string to_json(const StepRecord&);
 std::string to_json(const EpochRecord&);
+std::string to_json(const RestartRecord&);
 
 // Offset in a metrics.jsonl at which a run resumed after `step` continues: past the lines up to
 // that step. A killed run has logged steps after its checkpoint, and if not `settled` the line of

@@ -357,6 +357,12 @@ constexpr OptionRow machine_rows[] = {
     {"timeout", "X", of<&O::timeout>,
      "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
      any_time},
+    {"max_restarts", "N", of<&O::max_restarts>,
+     "start the processes again, up to N times, if one dies or hangs (--timeout): they resume from "
+     "the newest checkpoint; not after an error in the command or the data, nor after a second "
+     "death in the same step; on several machines, give all the same N and --out DIR on a shared "
+     "disk",
+     between(0, 1e6), this_time},
     {"oversubscribe", "", of<&O::oversubscribe>,
      "let processes share GPUs; their gradients are staged through the host", any, any_time},
     {"no_graph", "", of<&O::no_graph>, "launch kernels one by one instead of replaying CUDA graphs",

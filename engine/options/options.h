@@ -177,8 +177,9 @@ struct MachineOptions {
   std::optional<int64_t> bucket_bytes;
   int comm_streams = 1;
   std::optional<AllReduce> all_reduce;
-  double timeout = 60;  // seconds without a sign of life from a peer
-  std::string trace;    // file to write; empty: none
+  double timeout = 60;   // seconds without a sign of life from a peer
+  int max_restarts = 0;  // of a run that failed, by the launcher
+  std::string trace;     // file to write; empty: none
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 };
 

@@ -67,7 +67,7 @@ TEST(Launch, PassesOnExitCodesAndPrintsErrorsOnce) {
 }
 
 TEST(Launch, ReportsAMissingProgram) {
-  Child run([] { return run_launcher(1, {"x"}, {}, "/nowhere/program"); });
+  Child run([] { return run_launcher({.argv = {"x"}}, "/nowhere/program"); });
   const Ending ending = end_of(run, 127);
   EXPECT_TRUE(has(ending.errors, "can't start /nowhere/program: No such file"));
 }
@@ -215,7 +215,9 @@ TEST(Launch, SharesOutCores) {
   EXPECT_EQ(count(two.wait().errors, "cpus 1 threads 1 omp 1\n"), 2u);
 }
 
-TEST(Launch, RefusesNoProcesses) { EXPECT_THROW(run_launcher(0, {"x"}), UserError); }
+TEST(Launch, RefusesNoProcesses) {
+  EXPECT_THROW(run_launcher({.nproc = 0, .argv = {"x"}}), UserError);
+}
 
 // Runs under another launcher, if that is installed.
 void expect_sum_under(const std::string& tool, const std::string& options) {

@@ -16,6 +16,8 @@
 #include "comm/connect/device_communicator.h"
 #include "comm/connect/host_comm.h"
 #include "comm/processes/affinity.h"
+#include "comm/processes/restart.h"
+#include "comm/processes/worker_status.h"
 #include "simt/device/control.h"
 #include "tests/comm/communicator_checks.h"
 #include "tests/comm/processes.h"
@@ -203,12 +205,30 @@ int stop_by_sigterm(const Words&) {
   while (true) sleep(1);
 }
 
+// ends HOW STEP...: in the k-th start rank 1 ends in the k-th STEP, by signal HOW or, if that is
+// negative, with the exit code -HOW; a start without a STEP ends well
+int ends(const Words& words) {
+  const World world = own_world();
+  const auto restart = restart_from_environment();
+  const size_t start = 2 + (restart ? size_t(restart->number) : 0);
+  WorkerStatus status(world);
+  status.claimed("runs/one");
+  if (restart && restart->folder != "runs/one") return 95;
+  if (start >= words.size()) return 0;
+  if (world.rank != 1) return sleep_on(words);
+  status.begins(number(words, start));
+  if (const int how = number(words, 1); how < 0) _exit(-how);
+  raise(number(words, 1));
+  return 96;
+}
+
 __attribute__((constructor)) void be_a_worker() {
   const char* variable = std::getenv(worker_variable);
   if (!variable) return;
   const Words words = split(variable, ' ');
   const std::pair<const char*, int (*)(const Words&)> workers[] = {
       {"exit", exit_with},
+      {"ends", ends},
       {"sleep", sleep_on},
       {"train", train},
       {"fail", fail},

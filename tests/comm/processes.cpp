@@ -112,9 +112,9 @@ void expect_failure(Child& rank, const std::string& errors) {
   EXPECT_EQ(ending.errors, errors);
 }
 
-int launch_workers(int nproc, const std::string& words) {
+int launch_workers(int nproc, const std::string& words, int max_restarts) {
   setenv(worker_variable, words.c_str(), 1);
-  return run_launcher(nproc, {"tests"});
+  return run_launcher({.nproc = nproc, .argv = {"tests"}, .max_restarts = max_restarts});
 }
 
 std::string without_warning(const std::string& errors) {

@@ -63,7 +63,7 @@ void expect_failure(Child&, const std::string& errors);  // with 1
 
 // Runs the launcher with the test program as the workers; `words` names one of the workers in
 // launch_workers.cpp.
-int launch_workers(int nproc, const std::string& words);
+int launch_workers(int nproc, const std::string& words, int max_restarts = 0);
 inline constexpr const char* worker_variable = "BAREVISION_TEST_WORKER";
 std::string own_path();
 

@@ -1,0 +1,28 @@
+// The restart of a run that failed, as the launcher tells it to the processes that it starts.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace bv {
+
+// How a run's processes came to an end.
+struct Failure {
+  int rank = 0;
+  int64_t step = 0;   // on which that rank worked, counted from 1; 0: before its first
+  std::string cause;  // "rank 1 was killed by SIGKILL (out of memory?)"
+};
+
+struct Restart {
+  int number = 0, most = 0;  // --max-restarts; number 0: the first start
+  Failure after;             // the end that it follows
+  std::string folder;        // the run's; empty: none was claimed before that end
+};
+
+// The environment variable that has it as JSON; not set at the first start.
+inline constexpr const char* restart_variable = "BAREVISION_RESTART";
+std::string to_json(const Restart&);
+// Throws UserError if the variable is not like that.
+std::optional<Restart> restart_from_environment();
+
+}  // namespace bv

@@ -1,0 +1,233 @@
+// The whole program with --max-restarts on one machine: killed, stopped, and by itself at the end
+// of an undisturbed run.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "base/json.h"
+#include "engine/files/checkpoint.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+// Runs until it is stopped, so that no disturbance can come too late.
+const std::string endless = on_vit + "--data synthetic --batch 4 --steps 1000000 ";
+const std::string killed = "rank 1 was killed by SIGKILL (out of memory?)";
+
+class ProgramRestarts : public ShallowProgramTest {
+ protected:
+  std::unique_ptr<Program> start(const std::string& words, ProgramOptions options = {}) const {
+    return std::make_unique<Program>(folder_.path(), words, options);
+  }
+  // Waits until this many restarts are in the run's log, and further steps.
+  void wait_for_restart(const Program& run, const std::string& folder, int number) const {
+    const auto steps_after = [&] {
+      const std::string log = contents(in(folder + "/metrics.jsonl"));
+      const size_t at = log.find("\"restart\":" + std::to_string(number) + ",");
+      return at != log.npos && log.find("\"kind\":\"step\"", at) != log.npos;
+    };
+    ASSERT_TRUE(wait_until([&] { return steps_after() || run.has_ended(); }) && steps_after());
+  }
+  // Stops the run and expects the log and the weights of a run that nobody disturbed. Returns how
+  // it ended.
+  Finished expect_undisturbed(Program& run, const std::string& folder, const std::string& start) {
+    kill(run.pid(), SIGTERM);
+    Finished end = run.wait();
+    EXPECT_EQ(end.code, 128 + SIGTERM) << end.errors;
+    EXPECT_FALSE(run.anyone_left());
+    const int64_t step = load_checkpoint(in(folder)).step;
+    std::filesystem::remove_all(in("whole"));
+    go(start + endless + "--steps " + std::to_string(step) + " --out whole");
+    EXPECT_TRUE(contents(in(folder + "/last/weights.safetensors")) ==
+                contents(in("whole/last/weights.safetensors")));
+    for (const char* member : {"step", "loss"})
+      EXPECT_EQ(metric(in(folder), "step", member), metric(in("whole"), "step", member));
+    return end;
+  }
+};
+
+TEST_F(ProgramRestarts, AProcessThatIsKilled) {
+  const auto run = start("-n 2 " + endless + "--save-every 2steps --out run --max-restarts 3");
+  ASSERT_TRUE(run->wait_for(in("run/last/state.json"), "crc32c"));
+  kill(run->worker(1), SIGKILL);
+  wait_for_restart(*run, "run", 1);
+  const Finished end = expect_undisturbed(*run, "run", "-n 2 ");
+  const std::string ended_in = last_metric(in("run"), "restart", "ended_in_step");
+  EXPECT_EQ(end.errors,
+            "restart 1 of 3 in 1 s; the run ended in step " + ended_in + ": " + killed + "\n");
+  EXPECT_EQ(last_metric(in("run"), "restart", "cause"), killed);
+  EXPECT_EQ(last_metric(in("run"), "restart", "rank"), "1");
+  EXPECT_EQ(last_metric(in("run"), "restart", "of"), "3");
+  const std::string from = last_metric(in("run"), "restart", "step");
+  EXPECT_GE(std::stoi(from), 2);
+  EXPECT_LE(std::stoi(from), std::stoi(ended_in));
+  EXPECT_TRUE(has(end.output, "resumed after step " + from + "\n"));
+  const Json facts = parse_json_object(contents(in("run/report.json")), "report.json");
+  ASSERT_EQ(facts["restarts"].size(), 1u);
+  EXPECT_EQ(facts["restarts"][0]["cause"], killed);
+  const std::string line = "Restart 1 of 3: the run ended in step " + ended_in + ", " + killed +
+                           "; it continued after step " + from;
+  EXPECT_TRUE(has(contents(in("run/report.html")), "<p>" + line + "</p>"));
+  // The line stays when the run is resumed, and when its page is written again.
+  go("--resume run --steps " + std::to_string(load_checkpoint(in("run")).step + 1));
+  go("report run");
+  EXPECT_EQ(metric(in("run"), "restart", "restart").size(), 1u);
+  EXPECT_TRUE(has(contents(in("run/report.html")), "<p>" + line + "</p>"));
+}
+
+// Before the first checkpoint the run begins anew, in the folder that it has.
+TEST_F(ProgramRestarts, AProcessThatIsKilledBeforeTheFirstCheckpoint) {
+  for (const std::string out : {"--out run", ""}) {
+    SCOPED_TRACE(out);
+    const auto run = start("-n 2 " + endless + "--max-restarts 1 " + out);
+    std::string folder = "run";
+    if (out.empty()) {
+      const auto named = [&] {
+        return std::filesystem::exists(in("runs")) && !std::filesystem::is_empty(in("runs"));
+      };
+      ASSERT_TRUE(wait_until([&] { return named() || run->has_ended(); }));
+      folder =
+          "runs/" + std::filesystem::directory_iterator(in("runs"))->path().filename().string();
+    }
+    ASSERT_TRUE(run->wait_for(in(folder + "/metrics.jsonl"), "\"step\":2,"));
+    kill(run->worker(1), SIGKILL);
+    wait_for_restart(*run, folder, 1);
+    expect_undisturbed(*run, folder, "-n 2 ");
+    EXPECT_EQ(last_metric(in(folder), "restart", "step"), "0");
+    if (out.empty()) {
+      std::filesystem::remove_all(in(folder));
+      EXPECT_TRUE(std::filesystem::is_empty(in("runs")));
+    }
+  }
+}
+
+TEST_F(ProgramRestarts, AProcessThatIsKilledAtOnce) {
+  const auto run = start("-n 2 " + endless + "--out run --max-restarts 1");
+  kill(run->worker(1), SIGKILL);
+  wait_for_restart(*run, "run", 1);
+  const Finished end = expect_undisturbed(*run, "run", "-n 2 ");
+  EXPECT_EQ(end.errors,
+            "restart 1 of 1 in 1 s; the run ended before its first step: " + killed + "\n");
+}
+
+TEST_F(ProgramRestarts, AProcessThatHangs) {
+  struct Case {
+    std::string processes;
+    int rank;
+    std::string cause;
+  };
+  for (const auto& [processes, rank, cause] :
+       {Case{"-n 2 ", 1, "rank 0: rank 1 has not answered for 2 s (--timeout)"},
+        Case{"-n 1 ", 0, "rank 0 has given no sign of life for 2 s (--timeout)"}}) {
+    std::filesystem::remove_all(in("run"));
+    const auto run =
+        start(processes + endless + "--save-every 2steps --timeout 2 --out run --max-restarts 1");
+    ASSERT_TRUE(run->wait_for(in("run/last/state.json"), "crc32c"));
+    kill(run->worker(rank), SIGSTOP);
+    wait_for_restart(*run, "run", 1);
+    const Finished end = expect_undisturbed(*run, "run", processes);
+    EXPECT_EQ(last_metric(in("run"), "restart", "cause"), cause);
+    EXPECT_EQ(last_metric(in("run"), "restart", "rank"), std::to_string(rank));
+    EXPECT_TRUE(has(end.errors, ": " + cause + "\n"));
+  }
+}
+
+TEST_F(ProgramRestarts, DyingTwiceInTheSameStepEndsTheRun) {
+  const Finished end =
+      run("-n 2 " + on_vit +
+          "--data synthetic --batch 4 --steps 9 --optimizer sgd --warmup-epochs 0 --lr 1e30 "
+          "--save-every 1steps --out run --max-restarts 5");
+  EXPECT_EQ(end.code, 1);
+  EXPECT_TRUE(has(end.errors,
+                  "restart 1 of 5 in 1 s; the run ended in step 2: step 2: the loss is "
+                  "not finite"))
+      << end.errors;
+  EXPECT_TRUE(has(end.errors,
+                  ": the run has ended in step 2 for the second time, so it is not "
+                  "started again\n"))
+      << end.errors;
+  EXPECT_FALSE(has(end.errors, "restart 2")) << end.errors;
+}
+
+TEST_F(ProgramRestarts, MistakesOfTheUserEndTheRun) {
+  for (const auto& [words, line] : {std::pair{"--max-restarts -1", "--max-restarts"},
+                                    std::pair{"--max-restarts 1.5", "--max-restarts"},
+                                    std::pair{"--max-restarts 3 --data nowhere", "nowhere"}}) {
+    const Finished end = run("-n 2 " + endless + words);
+    EXPECT_EQ(end.code, 2);
+    EXPECT_TRUE(end.errors.ends_with('\n') &&
+                is_line(end.errors.substr(0, end.errors.size() - 1), line));
+  }
+}
+
+// torchrun has its own --max-restarts, which starts this command again.
+TEST_F(ProgramRestarts, UnderAnotherLauncher) {
+  const ProgramOptions rank = {.environment = {{"RANK", "0"},
+                                               {"WORLD_SIZE", "1"},
+                                               {"LOCAL_RANK", "0"},
+                                               {"LOCAL_WORLD_SIZE", "1"},
+                                               {"MASTER_ADDR", "127.0.0.1"},
+                                               {"MASTER_PORT", "29500"}}};
+  ProgramOptions again = rank;
+  again.environment.emplace_back("TORCHELASTIC_RESTART_COUNT", "1");
+  const std::string words = on_vit + "--data synthetic --batch 4 --resume run --steps ";
+  const Finished refused = run_program(folder_.path(), words + "2 --max-restarts 3", rank);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_TRUE(has(refused.errors, "--max-restarts 3 is for processes that ./launcher starts"));
+  EXPECT_FALSE(std::filesystem::exists(in("run")));
+  go(words + "2", rank);
+  EXPECT_TRUE(has(go(words + "3", again).output, "resumed after step 2\n"));
+  // A launcher of ours that torchrun has started again needs --resume, too, and may restart.
+  again.environment = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
+  const Finished anew =
+      run_program(folder_.path(), "-n 2 " + endless + "--out other --max-restarts 3", again);
+  EXPECT_EQ(anew.code, 2);
+  EXPECT_TRUE(has(anew.errors, "TORCHELASTIC_RESTART_COUNT is 1"));
+  const auto resumed =
+      start("-n 2 " + endless + "--resume auto --out other --max-restarts 3", again);
+  ASSERT_TRUE(resumed->wait_for(in("other/metrics.jsonl"), "\"step\":2,"));
+  kill(resumed->worker(1), SIGKILL);
+  wait_for_restart(*resumed, "other", 1);
+  expect_undisturbed(*resumed, "other", "-n 2 ");
+}
+
+// A process, the launcher or both, at random moments; the launcher is started again by the same
+// command. BAREVISION_CHAOS_SEED repeats them.
+TEST_F(ProgramRestarts, KilledAtRandomMoments) {
+  const char* given = std::getenv("BAREVISION_CHAOS_SEED");
+  const unsigned seed = given && *given ? unsigned(std::atoi(given)) : unsigned(getpid());
+  SCOPED_TRACE("BAREVISION_CHAOS_SEED=" + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto below = [&](int n) { return int(random() % unsigned(n)); };
+  const int moments = std::getenv("BAREVISION_TEST_ALL") ? 60 : 3;
+  const std::string words =
+      "-n 2 " + endless + "--save-every 3steps --resume auto --out run --max-restarts 100";
+  auto run = start(words);
+  for (int i = 0; i < moments; ++i) {
+    usleep(unsigned(below(2000000)));
+    const int act = i < 3 ? i : below(3);
+    if (const auto worker = run->worker_now(below(2)); worker && act != 1) kill(*worker, SIGKILL);
+    if (act > 0) kill(run->pid(), SIGKILL);
+    // Two deaths in one step may come by chance, and end the run.
+    if (act == 0 && !run->has_ended()) continue;
+    const Finished end = run->wait();
+    EXPECT_EQ(end.code, 128 + SIGKILL) << end.errors;
+    EXPECT_TRUE(act > 0 || has(end.errors, " for the second time"));
+    EXPECT_FALSE(run->anyone_left());
+    run = start(words);
+  }
+  // Whatever happened last, it trains again.
+  const size_t steps = metric(in("run"), "step", "step").size();
+  ASSERT_TRUE(wait_until(
+      [&] { return metric(in("run"), "step", "step").size() > steps + 5 || run->has_ended(); }));
+  expect_undisturbed(*run, "run", "-n 2 ");
+}
+
+}  // namespace
+}  // namespace bv::test
