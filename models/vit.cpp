@@ -41,15 +41,19 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps, queries);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
     const Tensor mixed = attention(g, block + "attn", qkv, c.heads, o.attn_drop_rate, queries);
-    const Tensor proj = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
-    branch = {dropout(g, block + "attn.proj_drop", proj, o.proj_drop_rate), drop_path};
+    const auto dropped = [&](const std::string& name, const LinearOut& out) {
+      return o.proj_drop_rate > 0 ? LinearOut(dropout(g, block + name, out, o.proj_drop_rate))
+                                  : out;
+    };
+    const LinearOut proj = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
+    branch = {dropped("attn.proj_drop", proj), drop_path};
 
     auto [x2, normed2] = layernorm(g, block + "norm2", x1, branch, c.layer_norm_eps);
     LinearInput act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
     if (o.proj_drop_rate > 0)  // else fc2's backward computes the GELU's, too
       act = dropout(g, block + "mlp.drop1", act.out, o.proj_drop_rate);
-    const Tensor fc2 = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
-    branch = {dropout(g, block + "mlp.drop2", fc2, o.proj_drop_rate), drop_path};
+    const LinearOut fc2 = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
+    branch = {dropped("mlp.drop2", fc2), drop_path};
     x = x2;
   }
 
@@ -63,8 +67,9 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
     distilled_cross_entropy(g, logits, linear(g, "head_dist", dist_token, head), o.label_smoothing);
   } else {
     if (o.representation_size > 0) {
-      token = linear(g, "pre_logits.fc", token, {.N = o.representation_size, .init = init});
-      token = tanh(g, "pre_logits.act", token.out);
+      const Tensor fc =
+          linear(g, "pre_logits.fc", token, {.N = o.representation_size, .init = init});
+      token = tanh(g, "pre_logits.act", fc);
     }
     cross_entropy(g, linear(g, "head", token, head), o.label_smoothing);
   }

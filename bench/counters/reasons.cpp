@@ -21,6 +21,8 @@ constexpr Reason reasons[] = {
     {"LinearGeluForward", "", "the GELU reads what the product has written"},
     {"GeluLinearBackwardInput", "",
      "the GELU reads what the product has written, and writes it anew"},
+    {"LinearNormForward", "",
+     "the layer norm reads what the product has written, and writes it anew"},
     {"NormLinearBackwardInput", "",
      "the layer norm reads what the product has written, and writes it anew"},
     {"LinearBackwardWeight", "", "the sums of dbias read dout again", true},

@@ -37,7 +37,8 @@ void ModelChunk::run_forward(Context& run, int begin, int end) const {
   for (int i = begin; i < end; ++i) {
     const Node& node = graph_->nodes()[static_cast<size_t>(i)];
     run.workspace = workspace_ + layout_.forward_workspace[static_cast<size_t>(i - begin_)];
-    timed(profile_, *backend_, node.type, [&] { node.forward(run); });
+    const Node::Pass& forward = graph_->forward(i, {begin_, end_}, layout_.repeats);
+    timed(profile_, *backend_, node.type, [&] { forward(run); });
   }
 }
 

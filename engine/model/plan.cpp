@@ -46,13 +46,12 @@ struct NodePlan {
 std::vector<NodePlan> plan_nodes(const Graph& graph, Kernels& kernels, Slice slice, Passes passes) {
   std::vector<NodePlan> plans;
   for (int i = 0; i < static_cast<int>(graph.nodes().size()); ++i) {
-    const Node& node = graph.nodes()[static_cast<size_t>(i)];
     NodePlan& plan = plans.emplace_back();
     Context context{.planning = &plan.forward,
                     .graph = &graph,
                     .kernels = &kernels,
                     .training = passes != Passes::forward};
-    node.forward(context);
+    graph.forward(i, slice, passes == Passes::recompute)(context);
     if (passes == Passes::forward) continue;
     context.planning = &plan.backward;
     // Both variants: the first micro-step of an update writes gradients, later ones add to them.
@@ -189,8 +188,8 @@ Layout plan_stage(const Graph& graph, Kernels& kernels, int begin, int end, Pass
   const Spans spans{.all = node_spans(graph, plans, {&NodePlan::forward, &NodePlan::backward}),
                     .forward = node_spans(graph, plans, {&NodePlan::forward})};
   Layout layout;
-  if (passes == Passes::recompute)
-    layout.recomputes = find_recomputes(graph, plans, spans, begin, end);
+  layout.repeats = passes == Passes::recompute;
+  if (layout.repeats) layout.recomputes = find_recomputes(graph, plans, spans, begin, end);
   const Times times = run_through(layout.recomputes, begin, end);
   const std::vector<Touched> touched = find_touched(graph, plans, times, begin, end);
 

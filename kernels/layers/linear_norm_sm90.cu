@@ -1,14 +1,18 @@
 // linear_norm.cu on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, for rows
-// of 192 channels (ViT-Tiny's), which a tile holds whole: its epilogue computes layer norm's
-// backward, and the product, dout of that, stays in registers (linear_norm_sm90_epilogue.cuh).
-//   input  dnormed[M,192] = dout[M,N] weight[N,192]
-//          dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),  g = dnormed norm_weight
-//          dresidual = drop_path(dinp);  dnorm_weight, dnorm_bias (+)= column sums
-// dinp, dresidual =; dnorm_weight, dnorm_bias = or += by accumulate. dinp is rounded once.
+// of 192 channels (ViT-Tiny's), which a tile holds whole: its epilogue computes layer norm, and the
+// product stays in registers (linear_norm_sm90_epilogue.cuh).
+//   forward  sum[M,192] = stream + drop_path(inp[M,K] weight[192,K]^T + bias)
+//            out = (sum - mean) * rstd * norm_weight + norm_bias
+//   input    dnormed[M,192] = dout[M,N] weight[N,192]
+//            dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),
+//            g = dnormed norm_weight;   dresidual = drop_path(dinp)
+//            dnorm_weight, dnorm_bias (+)= column sums
+// All =, but dnorm_weight and dnorm_bias = or += by accumulate. sum, out and dinp are rounded once.
 //
-// Bytes: 2 M (N + 3 * 192), where the two operations move 4 M 192 more, the product's round trip:
-// the limit (ROOFLINE.md, layer norm). A consumer has 64 rows, since with 128 its sums would take
-// 192 of 240 registers; both share b, as 64 rows alone would read 1.4 times the bytes from L2.
+// Bytes: 2 M (K + 3 * 192) and 2 M (N + 3 * 192), where the two operations move 4 M 192 more, the
+// product's round trip: the limit (ROOFLINE.md, layer norm). A consumer has 64 rows, since with 128
+// its sums would take 192 of 240 registers; both share b, as 64 rows alone would read 1.4 times the
+// bytes from L2.
 #include "kernels/cuda/hopper/hopper_kernels.h"
 #include "kernels/gemm/sm90_tiles.h"
 #include "kernels/layers/linear_norm_sm90_epilogue.cuh"
@@ -19,6 +23,10 @@ using namespace sm90;
 
 constexpr Tile tile{.m = norm_rows, .n = row_length, .consumers = Consumers::together};
 
+bool fits(DType dtype, int row, int k) {
+  return dtype != DType::fp32 && row == row_length && k % 8 == 0;
+}
+
 Division division_of(const NormLinearBackwardInput& op) {
   return divide(tile, op.shape.M, op.shape.K, op.shape.N);
 }
@@ -26,8 +34,36 @@ Division division_of(const NormLinearBackwardInput& op) {
 }  // namespace
 
 template <>
+bool HopperKernels::takes(const LinearNormForward& op) const {
+  return fits(op.dtype, op.shape.N, op.shape.K);
+}
+template <>
+size_t HopperKernels::workspace(const LinearNormForward&) const {
+  return 0;
+}
+template <>
+void HopperKernels::run(const LinearNormForward& op, cudaStream_t stream) {
+  const auto [M, N, K] = op.shape;
+  const auto map = [&, M = M, N = N](const void* of) {
+    return matrix_map(op.dtype, of, M, N, norm_rows);
+  };
+  by_16_bits(op.dtype, [&, M = M, N = N, K = K]<class T>() {
+    using Tiles = Product<T, AlongK, AlongK, NormForward<T>, tile.m, tile.n, tile.consumers>;
+    launch_product<Tiles>({.a = {{}, matrix_map(op.dtype, op.inp, M, K, Tiles::item_m)},
+                           .b = {{}, matrix_map(op.dtype, op.weight, N, K, tile.n)},
+                           .division = divide(tile, M, N, K),
+                           .epilogue = {.out = map(op.out),
+                                        .sum = map(op.sum),
+                                        .stream = map(op.stream),
+                                        .norm = op.norm(),
+                                        .bias = static_cast<const T*>(op.bias)}},
+                          props_, stream);
+  });
+}
+
+template <>
 bool HopperKernels::takes(const NormLinearBackwardInput& op) const {
-  return op.dtype != DType::fp32 && op.shape.N % 8 == 0 && op.shape.K == row_length;
+  return fits(op.dtype, op.shape.K, op.shape.N);
 }
 template <>
 size_t HopperKernels::workspace(const NormLinearBackwardInput& op) const {

@@ -9,6 +9,115 @@ namespace bv::BAREVISION_GPU::sm90 {
 
 constexpr int norm_rows = 64, row_length = 192;  // of a consumer's tile
 
+// ---- out = layer norm of the sums, the bias and stream ------------------------------------------
+// A thread has 48 columns of two rows, as stored in `sum`, in the place of its sums.
+template <class T>
+struct NormForward {
+  static constexpr bool sums_of_a = false, same_columns = false, phases = false;
+  static constexpr int pieces = row_length / piece_columns;
+  template <int>
+  using Carried = Nothing;
+  CUtensorMap out, sum, stream;  // [M, row_length] T in boxes of [norm_rows, 64]
+  LayerNormForward norm;
+  const T* bias;  // [row_length], or null
+
+  template <int>
+  struct Shared {
+    Piece<norm_rows> sum[pieces], out[pieces];  // sum: stream at first
+    float bias[row_length], weight[row_length], norm_bias[row_length];
+    uint64_t full;  // mbarrier of stream
+    __device__ void prepare() { mbarrier_init(&full, 1); }
+  };
+
+  // Fetches what store() reads, while the consumer multiplies.
+  template <class Shared>
+  __device__ void begin(const Item& t, Nothing&, Shared& s, int consumer, int turn) const {
+    if (first_of_consumer()) {
+      cp_async_bulk_wait_group_read<0>();  // the item before has left
+      mbarrier_arrive_expect_tx(&s.full, sizeof s.sum);
+      for (int p = 0; p < pieces; ++p)
+        cp_async_bulk_tensor(s.sum[p].at, stream, &s.full, {p * piece_columns, t.m});
+    }
+    if (turn > 0) return;
+    for (int c = threadIdx.x % warpgroup; c < row_length; c += warpgroup) {
+      s.bias[c] = bias ? to_float(bias[c]) : 0;
+      s.weight[c] = norm.weight[c];
+      s.norm_bias[c] = norm.bias[c];
+    }
+    wait_for_consumer(consumer);
+  }
+
+  template <class Sums, class Shared>
+  __device__ void store(Sums& product, const Item& t, Nothing&, Shared& s, int consumer,
+                        int turn) const {
+    float mean[2] = {}, rstd[2] = {}, factor[2];  // sums over the row at first
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      factor[i] = keep_factor(norm, is_kept(norm, t.m + square_row(0, i)));
+    mbarrier_wait_parity(&s.full, turn % 2);
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      for_each_square<1>(s.sum[p], [&](int, int j, uint4* at) {
+        uint32_t pairs[4];
+        ldmatrix_x4(pairs, at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int row = i % 2;
+          const auto add = floats_of<T>(pairs[i]);
+          const auto of_bias = load<2>(s.bias + p * piece_columns + square_column(j, i));
+          float* const x = product.of[0] + 4 * (8 * p + j) + 2 * i;
+          pairs[i] = cvt_rn_x2<T>(add.at[0] + times(x[0] + of_bias.at[0], factor[row]),
+                                  add.at[1] + times(x[1] + of_bias.at[1], factor[row]));
+          const auto stored = floats_of<T>(pairs[i]);
+          x[0] = stored.at[0], x[1] = stored.at[1];
+          mean[row] += x[0] + x[1];
+        }
+        stmatrix_x4(at, pairs);
+      });
+      end_of_pieces(consumer);
+      leave(sum, s.sum[p], t.m, p * piece_columns);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) mean[i] = warp_sum<4>(mean[i]) * (1.0f / row_length);
+#pragma unroll
+    for (int i = 0; i < row_length / 2; ++i) {
+      float& x = product.of[0][i];
+      const int row = i / 2 % 2;
+      x -= mean[row];
+      rstd[row] = fmaf(x, x, rstd[row]);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      rstd[i] = rsqrtf(fmaf(warp_sum<4>(rstd[i]), 1.0f / row_length, norm.eps));
+      const int row = t.m + square_row(0, i);
+      if (Sums::column() == 0 && row < norm.shape.rows)
+        norm.mean[row] = mean[i], norm.rstd[row] = rstd[i];
+    }
+#pragma unroll
+    for (int p = 0; p < pieces; ++p) {
+      for_each_square<1>(s.out[p], [&](int, int j, uint4* to) {
+        uint32_t pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int column = p * piece_columns + square_column(j, i);
+          const auto weight = load<2>(s.weight + column), of_bias = load<2>(s.norm_bias + column);
+          const float* const x = product.of[0] + 4 * (8 * p + j) + 2 * i;
+          pairs[i] = cvt_rn_x2<T>(fmaf(x[0] * rstd[i % 2], weight.at[0], of_bias.at[0]),
+                                  fmaf(x[1] * rstd[i % 2], weight.at[1], of_bias.at[1]));
+        }
+        stmatrix_x4(to, pairs);
+      });
+      end_of_pieces(consumer);
+      leave(out, s.out[p], t.m, p * piece_columns);
+    }
+  }
+
+  template <class Shared>
+  __device__ void finish(Nothing&, Shared&, int) const {
+    wait_for_stores();
+  }
+};
+
 // ---- dinp = layer norm's backward of the sums -------------------------------------------------
 // A thread has 48 columns of two rows. It goes over them twice: for the sums over rows and columns,
 // then for dinp; `sum` is read from shared memory again, as registers are full of sums.

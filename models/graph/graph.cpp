@@ -73,6 +73,17 @@ void Graph::add(Node node) {
   node_buffers_.push_back(static_cast<int>(buffers_.size()));
 }
 
+const Node::Pass& Graph::forward(int node, Slice slice, bool repeats) const {
+  static const Node::Pass nothing = [](const Context&) {};
+  const auto fused = [&](int n) {
+    return n > slice.begin && n < slice.end && nodes_[static_cast<size_t>(n)].fused_forward &&
+           !(repeats && std::ranges::binary_search(cuts_, n));
+  };
+  if (fused(node + 1)) return nothing;
+  const Node& own = nodes_[static_cast<size_t>(node)];
+  return fused(node) ? own.fused_forward : own.forward;
+}
+
 const Node::Pass& Graph::backward(int node, Slice slice) const {
   const Node& own = nodes_[static_cast<size_t>(node)];
   if (node < slice.begin || node >= slice.end) return own.backward;

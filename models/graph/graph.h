@@ -87,6 +87,8 @@ struct Node {
   Pass fused_backward = {}, fused_previous = {};
   // As fused_previous, where the previous node's backward is fused with the one before it, too.
   Pass fused_middle = {};
+  // The same of forward: it computes both, and the previous node nothing.
+  Pass fused_forward = {};
 };
 
 class Graph {
@@ -123,7 +125,10 @@ class Graph {
   bool fused(int node, int begin = 0) const {
     return node > begin && nodes_[static_cast<size_t>(node)].fused_backward;
   }
-  // The function that runs as the node's backward in that slice.
+  // The function that runs as the node's forward in that slice. `repeats`: blocks between cuts run
+  // again, so none computes a part of the block before it.
+  const Node::Pass& forward(int node, Slice, bool repeats) const;
+  // The same of its backward.
   const Node::Pass& backward(int node, Slice) const;
   Tensor logits() const { return logits_; }  // [B, K]
   Tensor loss() const { return loss_; }      // [B], fp32

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "models/graph/node_shapes.h"
 #include "models/graph/nodes.h"
 
@@ -5,7 +7,7 @@ namespace bv {
 
 LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Branch& branch,
                        float eps, int tokens) {
-  const Tensor residual = branch.out;
+  const Tensor residual = branch.out.out;
   const std::vector<int64_t> dims = g.info(inp).shape;
   const RowsShape shape = rows_shape(g, inp);
   const Tensor out = g.tensor(name, dims);
@@ -29,6 +31,9 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
   const Parameter weight = g.parameter(name + ".weight", {shape.C}, Init::ones);
   const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
 
+  const auto take = [=](const Context& r) {
+    if (tokens) r.run(TakeTokensForward{.out = r.at(taken), .inp = r.at(sum), .shape = first});
+  };
   const auto forward = [=](const Context& r) {
     r.run(LayerNormForward{.out = r.at(out),
                            .sum = residual ? r.at(sum) : nullptr,
@@ -41,7 +46,7 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                            .shape = shape,
                            .drop_path = r.training ? drop_path : DropPath{},
                            .eps = eps});
-    if (tokens) r.run(TakeTokensForward{.out = r.at(taken), .inp = r.at(sum), .shape = first});
+    take(r);
   };
   const auto backward_taken = [=](const Context& r) {
     if (tokens)
@@ -63,11 +68,25 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                             .drop_path = drop_path});
   };
   // Drop path is a layer of its own.
-  g.add({.name = name,
-         .type = "layernorm",
-         .forward = forward,
-         .backward = backward,
-         .layers = drops ? 2 : 1});
+  Node node{.name = name,
+            .type = "layernorm",
+            .forward = forward,
+            .backward = backward,
+            .layers = drops ? 2 : 1};
+  if (branch.out.of_last_node(g))
+    node.fused_forward = [=, linear = branch.out.forward_with](const Context& r) {
+      linear(r, {.out = r.at(out),
+                 .sum = r.at(sum),
+                 .mean = r.floats(mean),
+                 .rstd = r.floats(rstd),
+                 .stream = r.at(inp),
+                 .norm_weight = r.master(weight),
+                 .norm_bias = r.master(bias),
+                 .drop_path = r.training ? drop_path : DropPath{},
+                 .eps = eps});
+      take(r);
+    };
+  g.add(std::move(node));
   LinearInput made = out;
   made.node = static_cast<int>(g.nodes().size()) - 1;
   made.backward_rest = [](const Context&) {};

@@ -5,7 +5,8 @@
 
 namespace bv {
 
-Tensor linear(Graph& g, const std::string& name, const LinearInput& from, const LinearOptions& o) {
+LinearOut linear(Graph& g, const std::string& name, const LinearInput& from,
+                 const LinearOptions& o) {
   const Tensor inp = from.out;
   const auto [rows, C] = rows_shape(g, inp);
   const LinearShape shape{.M = rows, .N = o.N, .K = C};
@@ -50,8 +51,17 @@ Tensor linear(Graph& g, const std::string& name, const LinearInput& from, const 
     node.fused_previous = from.backward_rest;
     node.fused_middle = from.backward_rest_fused;
   }
+  LinearOut made = out;
+  made.node = static_cast<int>(g.nodes().size());
+  made.forward_with = [=](const Context& r, LinearNormForward op) {
+    op.inp = r.at(inp);
+    op.weight = r.weight(weight);
+    op.bias = r.weight(bias);
+    op.shape = shape;
+    r.run(op);
+  };
   g.add(std::move(node));
-  return out;
+  return made;
 }
 
 }  // namespace bv

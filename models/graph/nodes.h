@@ -76,6 +76,20 @@ Tensor max_pool(Graph&, const std::string& name, Tensor inp, int window, int str
 // The mean of all positions: [N, H, W, C] -> [N, C].
 Tensor average_pool(Graph&, const std::string& name, Tensor inp);
 
+// A linear's result, and its forward for a layer norm that is the next node and adds that: one
+// operation computes both, which runs with this linear's arguments added.
+struct LinearOut {
+  Tensor out;
+  int node = -1;  // -1: not of a linear
+  std::function<void(const Context&, LinearNormForward)> forward_with = {};
+  LinearOut() = default;
+  LinearOut(Tensor t) : out(t) {}
+  operator Tensor() const { return out; }
+  bool of_last_node(const Graph& g) const {
+    return node >= 0 && node + 1 == static_cast<int>(g.nodes().size());
+  }
+};
+
 struct WeightInit {
   Init init;
   float scale;
@@ -90,7 +104,7 @@ struct LinearOptions {
   bool input_grad = true;
   std::vector<int64_t> weight_shape = {};
 };
-Tensor linear(Graph&, const std::string& name, const LinearInput&, const LinearOptions&);
+LinearOut linear(Graph&, const std::string& name, const LinearInput&, const LinearOptions&);
 
 // gelu(inp weight^T + bias)
 LinearInput linear_gelu(Graph&, const std::string& name, const LinearInput&, int N, WeightInit);
@@ -100,7 +114,7 @@ Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
 // A residual branch, and the rate of its drop path.
 struct Branch {
-  Tensor out;
+  LinearOut out;
   float drop_path = 0;
 };
 // out = layernorm(sum), sum = inp + residual. Without residual, sum is inp. With `tokens`,

@@ -165,6 +165,32 @@ TEST(Plan, LinearsComputeTheBackwardOfTheLayerNormsThatTheyRead) {
   EXPECT_EQ(linears({.drop_rate = .1f}), block);
 }
 
+// Not the next block's first, if the blocks are repeated.
+TEST(Plan, LayerNormsComputeTheForwardOfTheLinearsThatTheyAdd) {
+  const Graph graph = small_vit(2);
+  const int count = node_count(graph);
+  const auto at = [&](const std::string& name) {
+    return static_cast<int>(&node_of(graph, name) - graph.nodes().data());
+  };
+  const std::pair<std::string, std::string> pairs[] = {{"blocks.0.attn.proj", "blocks.0.norm2"},
+                                                       {"blocks.0.mlp.fc2", "blocks.1.norm1"},
+                                                       {"blocks.1.mlp.fc2", "norm"}};
+  for (const auto& [linear, norm] : pairs)
+    for (const bool repeats : {false, true}) {
+      const bool fused = !repeats || norm != "blocks.1.norm1";
+      const auto pass = [&](const std::string& name, Slice slice) {
+        return &graph.forward(at(name), slice, repeats);
+      };
+      const Node &first = node_of(graph, linear), &second = node_of(graph, norm);
+      EXPECT_EQ(pass(linear, {0, count}) == &first.forward, !fused) << linear;
+      EXPECT_EQ(pass(norm, {0, count}), fused ? &second.fused_forward : &second.forward) << norm;
+      EXPECT_EQ(pass(linear, {0, at(norm)}), &first.forward) << linear;
+      EXPECT_EQ(pass(norm, {at(norm), count}), &second.forward) << norm;
+    }
+  const Graph dropped = small_vit(1, {.proj_drop_rate = .1f});
+  EXPECT_FALSE(node_of(dropped, "blocks.0.norm2").fused_forward);
+}
+
 TEST(Plan, ALinearsGeluStoresItsInputForABackwardAlone) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = small_vit(2);

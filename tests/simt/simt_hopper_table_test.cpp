@@ -108,6 +108,7 @@ TEST(SimtHopperTable, CasesReachEachTile) {
       {"AddBias AlongRows", with(in_turn, shared)},
       {"AddBiasGelu AlongK", with(in_turn, shared)},
       {"TimesGeluSlope AlongRows", with(narrow, {"128, 128, together"})},
+      {"NormForward AlongK", {"64, 192, together"}},
       {"NormBackward AlongRows", {"64, 192, together"}},
       {"ToFp32 AlongRows", of_weight},
       {"StoreWithMoments Filter", with(narrow, {"128, 128, together"})},

@@ -15,8 +15,9 @@ struct OperationList {
 // workspace() and run() in NAME_sm90.cu.
 using HopperOps =
     OperationList<LinearForward, LinearBackwardInput, LinearBackwardWeight, LinearGeluForward,
-                  GeluLinearBackwardInput, NormLinearBackwardInput, ConvForward, ConvBackwardInput,
-                  ConvBackwardInputSums, ConvBackwardWeight, AttentionForward, AttentionBackward>;
+                  GeluLinearBackwardInput, LinearNormForward, NormLinearBackwardInput, ConvForward,
+                  ConvBackwardInput, ConvBackwardInputSums, ConvBackwardWeight, AttentionForward,
+                  AttentionBackward>;
 
 // Both gradients need one each.
 template <class Op>

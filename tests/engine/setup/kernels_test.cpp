@@ -100,7 +100,7 @@ TEST(HopperLine, CountsTheOperationsOfAStep) {
   };
   // 50 layers, the first without a gradient of its input; a head of 1000 classes; 12 blocks.
   const std::string rest = ", attention 0 of 24, convolution 0 of 0; the rest as auto";
-  EXPECT_EQ(line({"vit_tiny", "--batch", "2"}), "kernels: hopper, linear 38 of 149" + rest);
+  EXPECT_EQ(line({"vit_tiny", "--batch", "2"}), "kernels: hopper, linear 14 of 149" + rest);
   EXPECT_EQ(line({"resnet34", "--batch", "2"}),
             "kernels: hopper, linear 1 of 3, attention 0 of 0, convolution 0 of 107; the rest as "
             "auto");
