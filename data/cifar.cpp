@@ -1,11 +1,14 @@
 // The binary files of CIFAR-10 and CIFAR-100: records of a label and 32x32 pixels, plane by plane,
-// kept in memory in that form.
+// kept in memory in that form; and those for Python, pickles of labels and pixels, kept as such
+// records.
 #include <filesystem>
 #include <memory>
 #include <sstream>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "data/folder_scan.h"
+#include "data/pickle.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -21,31 +24,57 @@ struct Form {
   const char* name;
   int classes;
   size_t label_bytes;
-  const char* meta_file;  // with the classes' names
-  const char* test_file;  // its validation set
-  const char* unpacked;   // the archive's folder
+  const char* meta_file;   // with the classes' names
+  const char* test_file;   // its validation set
+  const char* unpacked;    // the archive's folder
+  const char* train_file;  // null: numbered batches
+  const char* extension = ".bin";
+  const char *labels = nullptr, *names = nullptr;  // keys of pickles; null: binary files
   size_t record_bytes() const { return label_bytes + 3 * plane; }
+  std::string batch_file(int number) const {
+    return "data_batch_" + std::to_string(number) + extension;
+  }
 };
-constexpr Form cifar10 = {.name = "CIFAR-10",
-                          .classes = 10,
-                          .label_bytes = 1,
-                          .meta_file = "batches.meta.txt",
-                          .test_file = "test_batch.bin",
-                          .unpacked = "cifar-10-batches-bin"};
-constexpr Form cifar100 = {.name = "CIFAR-100",
+constexpr Form forms[] = {{.name = "CIFAR-10",
+                           .classes = 10,
+                           .label_bytes = 1,
+                           .meta_file = "batches.meta.txt",
+                           .test_file = "test_batch.bin",
+                           .unpacked = "cifar-10-batches-bin",
+                           .train_file = nullptr},
+                          {.name = "CIFAR-100",
                            .classes = 100,
                            .label_bytes = 2,  // coarse, fine
                            .meta_file = "fine_label_names.txt",
                            .test_file = "test.bin",
-                           .unpacked = "cifar-100-binary"};
-const char* const train_file_of_100 = "train.bin";
+                           .unpacked = "cifar-100-binary",
+                           .train_file = "train.bin"},
+                          {.name = "CIFAR-10",
+                           .classes = 10,
+                           .label_bytes = 1,
+                           .meta_file = "batches.meta",
+                           .test_file = "test_batch",
+                           .unpacked = "cifar-10-batches-py",
+                           .train_file = nullptr,
+                           .extension = "",
+                           .labels = "labels",
+                           .names = "label_names"},
+                          {.name = "CIFAR-100",
+                           .classes = 100,
+                           .label_bytes = 1,
+                           .meta_file = "meta",
+                           .test_file = "test",
+                           .unpacked = "cifar-100-python",
+                           .train_file = "train",
+                           .extension = "",
+                           .labels = "fine_labels",
+                           .names = "fine_label_names"}};
 
+// A folder `train` isn't a file of CIFAR's.
 bool exists(const std::string& path) {
   std::error_code ignored;  // an inaccessible file is reported when it is read
-  return fs::exists(path, ignored);
+  return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
 }
-
-std::string batch_file(int number) { return "data_batch_" + std::to_string(number) + ".bin"; }
 
 struct RecordFile {
   std::string path;
@@ -59,7 +88,40 @@ struct RecordFile {
 // A thousand times those of a file of CIFAR-10.
 constexpr uint64_t max_records = uint64_t{10} * 1000 * 1000;
 
+RecordFile read_pickled(const Form& form, const std::string& path) {
+  const Pickle pickle(path, read_file(path, max_records * form.record_bytes()));
+  const auto refuse = [&](const std::string& why) {
+    throw DataError(path + ": " + why + "; is it a " + form.name + " file?");
+  };
+  const PickleValue *pixels = pickle.member("data"), *labels = pickle.member(form.labels);
+  if (!pixels || pixels->shape.size() != 2 || pixels->shape[0] == 0 ||
+      pixels->shape[1] != 3 * plane)
+    refuse("its 'data' isn't an array of N x " + std::to_string(3 * plane) + " bytes");
+  if (!labels || labels->kind != PickleValue::list)
+    refuse("its '" + std::string(form.labels) + "' isn't a list");
+  const auto records = static_cast<size_t>(pixels->shape[0]);
+  if (labels->items.size() != records)
+    refuse("it has " + counted(pixels->shape[0], "image") + " and " +
+           counted(static_cast<int64_t>(labels->items.size()), "label"));
+  RecordFile file{.path = path,
+                  .bytes = {},
+                  .label_bytes = form.label_bytes,
+                  .record_bytes = form.record_bytes()};
+  file.bytes.reserve(records * file.record_bytes);
+  for (size_t i = 0; i < records; ++i) {
+    const PickleValue& label = pickle.item(*labels, i);
+    if (label.kind != PickleValue::integer || label.number < 0 || label.number >= form.classes)
+      refuse("label " + std::to_string(i) + " isn't a number from 0 to " +
+             std::to_string(form.classes - 1));
+    file.bytes.push_back(static_cast<uint8_t>(label.number));
+    const std::string_view image = pixels->bytes.substr(i * 3 * plane, 3 * plane);
+    file.bytes.insert(file.bytes.end(), image.begin(), image.end());
+  }
+  return file;
+}
+
 RecordFile read_records(const Form& form, const std::string& path) try {
+  if (form.labels) return read_pickled(form, path);
   const RegularFile in(path);
   const size_t record_bytes = form.record_bytes();
   if (in.size() == 0 || in.size() % record_bytes != 0)
@@ -122,18 +184,33 @@ class Cifar : public Dataset {
   int64_t size_ = 0;
 };
 
-std::vector<std::string> class_names(const Form& form, const std::string& path) try {
+std::vector<std::string> listed_names(const std::string& path) {
   std::vector<std::string> names;
-  if (!exists(path) && &form == &cifar10)
-    return {"airplane", "automobile", "bird",  "cat",  "deer",
-            "dog",      "frog",       "horse", "ship", "truck"};
-  if (!exists(path)) throw DataError(path + ": missing; it names the classes of " + form.name);
   const std::vector<uint8_t> text = read_file(path, max_meta_bytes);
   std::istringstream in(std::string(text.begin(), text.end()));
   for (std::string line; std::getline(in, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty()) names.push_back(line);
   }
+  return names;
+}
+
+std::vector<std::string> pickled_names(const Form& form, const std::string& path) {
+  const Pickle pickle(path, read_file(path, max_meta_bytes));
+  const PickleValue* const list = pickle.member(form.names);
+  std::vector<std::string> names;
+  for (size_t i = 0; list && list->kind == PickleValue::list && i < list->items.size(); ++i)
+    if (const PickleValue& name = pickle.item(*list, i); name.kind == PickleValue::text)
+      names.emplace_back(name.bytes);
+  return names;
+}
+
+std::vector<std::string> class_names(const Form& form, const std::string& path) try {
+  if (!exists(path) && form.classes == 10)
+    return {"airplane", "automobile", "bird",  "cat",  "deer",
+            "dog",      "frog",       "horse", "ship", "truck"};
+  if (!exists(path)) throw DataError(path + ": missing; it names the classes of " + form.name);
+  std::vector<std::string> names = form.names ? pickled_names(form, path) : listed_names(path);
   if (names.size() != static_cast<size_t>(form.classes))
     throw DataError(path + ": has " + std::to_string(names.size()) + " class names, not " +
                     std::to_string(form.classes));
@@ -143,39 +220,47 @@ std::vector<std::string> class_names(const Form& form, const std::string& path) 
 }
 
 // The number of the last batch file; 0 if there is none.
-int last_batch(const std::string& folder) {
+int last_batch(const Form& form, const std::string& folder) {
   int n = 99;
-  while (n > 0 && !exists(folder + "/" + batch_file(n))) --n;
+  while (n > 0 && !exists(folder + "/" + form.batch_file(n))) --n;
   return n;
 }
 
-std::vector<RecordFile> read_batches(const std::string& folder) {
-  const int last = last_batch(folder);
-  if (last == 0) throw DataError(folder + ": a CIFAR-10 folder without data_batch_1.bin");
+std::vector<RecordFile> read_batches(const Form& form, const std::string& folder) {
+  const int last = last_batch(form, folder);
+  if (last == 0) throw DataError(folder + ": a CIFAR-10 folder without " + form.batch_file(1));
   std::vector<RecordFile> files;
   for (int n = 1; n <= last; ++n) {
-    const std::string path = folder + "/" + batch_file(n);
+    const std::string path = folder + "/" + form.batch_file(n);
     if (!exists(path)) throw DataError(path + ": missing, though later batches exist");
-    files.push_back(read_records(cifar10, path));
+    files.push_back(read_records(form, path));
   }
   return files;
 }
 
 std::vector<RecordFile> read_train(const Form& form, const std::string& folder) {
-  if (&form == &cifar10) return read_batches(folder);
-  const std::string path = folder + "/" + train_file_of_100;
+  if (!form.train_file) return read_batches(form, folder);
+  const std::string path = folder + "/" + form.train_file;
   if (!exists(path)) throw DataError(path + ": missing; it is " + form.name + "'s training set");
   std::vector<RecordFile> files;
   files.push_back(read_records(form, path));
   return files;
 }
 
-// The form of a folder's files; null: they are others. A lone train.bin may be anything's.
-const Form* form_of(const std::string& folder) {
+bool has_form(const Form& form, const std::string& folder) {
   const auto has = [&](const char* file) { return exists(folder + "/" + file); };
-  if (has(cifar10.meta_file) || has(cifar10.test_file) || last_batch(folder) > 0) return &cifar10;
-  const bool both = has(train_file_of_100) && has(cifar100.test_file);
-  return both || has(cifar100.meta_file) ? &cifar100 : nullptr;
+  if (!form.train_file)
+    return has(form.meta_file) || has(form.test_file) || last_batch(form, folder) > 0;
+  // Files of a common name like train.bin, alone, may be anything's.
+  if (form.names) return has(form.meta_file) && (has(form.train_file) || has(form.test_file));
+  return has(form.meta_file) || (has(form.train_file) && has(form.test_file));
+}
+
+// The form of a folder's files; null: they are others.
+const Form* form_of(const std::string& folder) {
+  for (const Form& form : forms)
+    if (has_form(form, folder)) return &form;
+  return nullptr;
 }
 
 }  // namespace

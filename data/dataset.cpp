@@ -34,8 +34,6 @@ std::string way_to_cifar(const std::string& path) {
 std::string refusal_of_file(const std::string& path) {
   const std::string name = lower_case(fs::path(path).filename().string());
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
-  if (has("cifar-100") && has("python")) return cifar_for_python("CIFAR-100");
-  if (has("cifar-10") && has("python")) return cifar_for_python("CIFAR-10");
   for (const char* archive : {".tar", ".tgz", ".zip"})
     if (has(archive)) return "is an archive; unpack it and give its folder";
   if (has(".index"))

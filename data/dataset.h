@@ -1,7 +1,8 @@
 // Data sets, the source of images and labels. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
 //   CIFAR-100 binary folder  train.bin, test.bin, fine_label_names.txt; the fine labels
-//   the folder above         if cifar-10-batches-bin or cifar-100-binary is its only folder
+//   the same for Python      data_batch_*, test_batch, batches.meta; train, test, meta: pickles
+//   the folder above         if the archive's folder, like cifar-10-batches-bin, is its only folder
 //   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or
 //                            the folder `val`; each with one folder per class. train/ alone:
 //                            split

@@ -21,15 +21,8 @@ struct Part {
   std::vector<ClassFolder> classes;
 };
 
-// Refuses CIFAR in a form that isn't read, or in a subfolder.
+// Refuses CIFAR in a subfolder.
 void refuse_cifar(const fs::path& folder) {
-  const auto has = [&](const char* file) {
-    std::error_code error;
-    return fs::is_regular_file(folder / file, error);
-  };
-  if (has("data_batch_1")) throw DataError(folder.string() + ": " + cifar_for_python("CIFAR-10"));
-  if (has("train") && has("test") && has("meta"))
-    throw DataError(folder.string() + ": " + cifar_for_python("CIFAR-100"));
   if (const std::string name = cifar_name(folder); !name.empty())
     throw DataError(folder.string() + ": " + name + ", which needs --data " + folder.string());
 }

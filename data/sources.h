@@ -30,10 +30,6 @@ std::string lower_case(std::string text);
 inline std::string cifar_archive(const std::string& name) {
   return lower_case(name) + "-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
 }
-// The refusal of the form that isn't read.
-inline std::string cifar_for_python(const std::string& name) {
-  return "this is " + name + " for Python; take " + cifar_archive(name);
-}
 // "CIFAR-10" or "CIFAR-100" if the folder has files of these; or empty.
 std::string cifar_name(const std::string& folder);
 // The folder with CIFAR's files: the path, or the only folder in it; empty: neither is.

@@ -39,7 +39,8 @@ constexpr Uses weights_path = {
 
 constexpr OptionRow data_rows[] = {
     {"data", "PATH", of<&O::data>,
-     "the binary files of CIFAR-10 or CIFAR-100 (their folder, or the one above it), a folder with "
+     "the files of CIFAR-10 or CIFAR-100, binary or for Python (their folder, or the one above "
+     "it), a folder with "
      "train/ and val/, a folder of class folders, records (NAME.index, or a folder of TFRecords), "
      "or 'synthetic' (random pixels, for speed tests); "
      "default: the built-in images, drawn on the fly",

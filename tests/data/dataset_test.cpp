@@ -250,25 +250,15 @@ TEST(Dataset, RefusedFolders) {
   expect_refused({.path = folder.path()}, {folder / "words", "without images"});
   expect_refused({.path = folder / "words/a.txt"}, {"is a file"});
   expect_refused({.path = "", .val_fraction = 1}, {"--val-fraction"});
-  TemporaryFolder python;
-  write_text(python / "data_batch_1", "pickle");
-  const std::string address = "cifar-10-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html",
-                    for_python = "this is CIFAR-10 for Python; take " + address;
-  expect_refused({.path = python.path()}, {for_python});
-  TemporaryFolder above;  // like torchvision's `root`
-  fs::create_directories(above / "cifar-10-batches-py");
-  write_text(above / "cifar-10-batches-py/data_batch_1", "pickle");
-  expect_refused({.path = above.path()}, {above / "cifar-10-batches-py: " + for_python});
-  fs::remove_all(above / "cifar-10-batches-py");
+  TemporaryFolder above;
   write_text(above / "cifar-10-batches-bin/data_batch_1.bin", "x");
   fs::create_directories(above / "others");
   const std::string deeper = above / "cifar-10-batches-bin";
   expect_refused({.path = above.path()}, {deeper + ": CIFAR-10, which needs --data " + deeper});
   for (const char* name : {"cifar-10-python.tar.gz", "cifar-10-binary.tar.gz", "photos.zip"})
     write_text(above / name, "x");
-  expect_refused({.path = above / "cifar-10-python.tar.gz"}, {for_python});
-  expect_refused({.path = above / "cifar-10-binary.tar.gz"}, {"is an archive; unpack it"});
-  expect_refused({.path = above / "photos.zip"}, {"is an archive; unpack it"});
+  for (const char* name : {"cifar-10-python.tar.gz", "cifar-10-binary.tar.gz", "photos.zip"})
+    expect_refused({.path = above / name}, {"is an archive; unpack it and give its folder"});
   expect_refused({.path = above / "cifar10"},
                  {"cifar10: no such folder; ./launcher data fetch cifar10 downloads CIFAR-10"});
 }
@@ -368,13 +358,9 @@ TEST(Dataset, RefusedCifar100) {
   refused("fine_label_names.txt: has 2 class names, not 100");
   fs::remove(folder / "fine_label_names.txt");
   refused("fine_label_names.txt: missing; it names the classes of CIFAR-100");
-  TemporaryFolder python;
-  for (const char* file : {"train", "test", "meta"}) write_text(python / file, "pickle");
-  const std::string archive = "cifar-100-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
-  expect_refused({.path = python.path()}, {"this is CIFAR-100 for Python; take " + archive});
-  write_text(python / "cifar-100-python.tar.gz", "x");
-  expect_refused({.path = python / "cifar-100-python.tar.gz"}, {"CIFAR-100 for Python"});
-  expect_refused({.path = python / "cifar100"}, {"no such folder; CIFAR-100 is " + archive});
+  expect_refused({.path = folder / "cifar100"},
+                 {"no such folder; CIFAR-100 is cifar-100-binary.tar.gz of "
+                  "www.cs.toronto.edu/~kriz/cifar.html"});
 }
 
 TEST(Dataset, BuiltinMosaics) {
