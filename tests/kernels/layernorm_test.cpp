@@ -370,6 +370,8 @@ KernelCases linear_norm_cases() {
             LinearShape{1100, 72, 192});
   cases.add("norm_linear_backward_M1100_N72_K64", norm_linear_backward, LinearShape{1100, 72, 64});
   cases.add("norm_linear_backward_M5_N7_K192", norm_linear_backward, LinearShape{5, 7, 192});
+  cases.add("linear_norm_forward_M900_N192_K72", linear_norm_forward, LinearShape{900, 192, 72},
+            true, DropPath{});
   cases.always(large);
   cases.add("norm_linear_backward_input_M33_N576_K192", norm_linear_backward_input,
             LinearShape{33, 576, 192}, true, false, false, DropPath{});

@@ -171,14 +171,15 @@ TEST_F(View, APageOfLayernormIsSmallAndNamesItsCase) {
   const std::string page = page_of(view_kernel("layernorm_forward"));
   EXPECT_LT(page.size(), 2u << 20);
   const Json facts = facts_of(page);
-  EXPECT_TRUE(has(facts["about"], "case: LayerNormForward +residual rows788 C192; vit_tiny"));
+  EXPECT_TRUE(has(facts["about"], "case: LinearNormForward M788 N192 K192; vit_tiny"));
   std::vector<std::string> files;  // and none of the tool's
   for (const Json& file : facts["versions"][0]["files"]) files.push_back(file["path"]);
   EXPECT_EQ(files,
             (std::vector<std::string>{"kernels/cuda/reduce.cuh", "kernels/layers/layernorm.cu",
-                                      "kernels/cuda/pack.cuh", "kernels/cuda/ptx.cuh"}));
+                                      "kernels/cuda/pack.cuh", "kernels/layers/drop_path.cuh",
+                                      "kernels/cuda/ptx.cuh"}));
   EXPECT_EQ(facts["versions"][0]["main"], 1);
-  for (const char* name : {"inp[", "residual[", "weight[", "out["})
+  for (const char* name : {"stream[", "norm_weight[", "norm_bias[", "out["})
     EXPECT_TRUE(has(page, "\"" + std::string(name))) << "named as the operation's arguments";
   EXPECT_EQ(facts["versions"][0]["left_out"], "");
   const Json less =
@@ -416,9 +417,8 @@ TEST_F(View, RefusesKernels) {
                  "no kernel is called layernorm_forwrd; the nearest is layernorm_forward\n");
   expect_refused(view_kernel("layernorm"),
                  "layernorm fits several kernels: layernorm_backward, layernorm_forward\n");
-  expect_refused(
-      view_kernel("layernorm_forward --case rows5"),
-      "layernorm_forward has no case rows5, but: LayerNormForward +residual rows4 C192, ");
+  expect_refused(view_kernel("layernorm_forward --case rows5"),
+                 "layernorm_forward has no case rows5, but: LayerNormForward rows788 C192, ");
 }
 
 }  // namespace
