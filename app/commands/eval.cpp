@@ -259,7 +259,7 @@ int work(const CommandLine& line, const EvalOptions& own, Process& p) {
   const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;
   const int batch = m.run_batch > 0 && !m.options.batch ? m.run_batch : smallest_batch(asked);
   const Graph graph = trained_graph(m, device, *backend, batch);
-  if (world.size > 1) communicator = connect(world, m.options, 0, device, *backend).communicator;
+  if (world.size > 1) communicator = connect(world, m.options, {}, device, *backend).communicator;
   Inference inference(*backend, communicator.get(), graph, batch, *m.options.image_size);
   load_trained_weights(m, graph, *backend, inference, world.local_size);
   LoaderOptions options = trained_loader(m, *backend, split.kind, batch, cores);

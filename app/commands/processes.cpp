@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "comm/connect/device_communicator.h"
 #include "comm/connect/host_comm.h"
+#include "comm/connect/launchers.h"
 #include "comm/connect/machines.h"
 #include "comm/processes/launch.h"
 #include "data/dataset.h"
@@ -14,13 +15,16 @@ namespace bv {
 
 namespace {
 
-NodePlace node_place(const MachineOptions& o) {
+NodePlace node_place(const Options& o) {
   if (o.node_rank >= o.nnodes)
     throw UserError("--node-rank " + std::to_string(o.node_rank) + ": of --nnodes " +
                     std::to_string(o.nnodes) + " the last is " + std::to_string(o.nnodes - 1));
   if (o.nnodes > 1 && o.master_addr.empty())
     throw UserError("--nnodes " + std::to_string(o.nnodes) +
                     " needs --master-addr HOST, the machine of --node-rank 0, the same on all");
+  if (o.nnodes > 1 && o.max_restarts > 0 && o.out.empty() && o.resume.empty())
+    throw UserError("--max-restarts with --nnodes " + std::to_string(o.nnodes) +
+                    " needs --out DIR, the same on all, on a disk that all nodes share");
   return {.node = o.node_rank,
           .nodes = o.nnodes,
           .master_addr = o.master_addr,
@@ -67,7 +71,8 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
                          .argv = argv,
                          .place = place,
                          .max_restarts = o.max_restarts,
-                         .timeout = o.timeout});
+                         .timeout = o.timeout,
+                         .meet = place.nodes > 1 && o.max_restarts > 0 ? meet_launchers : nullptr});
   };
   // With -n or --nnodes this is the launcher, even if RANK is still set in the environment.
   const bool launches = line.values.contains("nproc") || line.values.contains("nnodes");
@@ -79,11 +84,18 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
   return world ? work_as(*world) : launch();
 }
 
-Connection connect(World& world, const Options& o, int64_t resumed_step, const DeviceChoice& device,
-                   Backend& backend) {
+Connection connect(World& world, const Options& o, const StartFacts& facts,
+                   const DeviceChoice& device, Backend& backend) {
   const auto bucket_bytes = static_cast<size_t>(*o.bucket_bytes);
-  auto hosts = connect_hosts(world, bucket_bytes, o.timeout);
-  require_same_options(*hosts, o, resumed_step, world);
+  std::unique_ptr<Communicator> hosts;
+  try {
+    hosts = connect_hosts(world, bucket_bytes, o.timeout);
+  } catch (const UserError& e) {
+    // The launchers have met, so it is no mistake that a rank hasn't come: it has died.
+    if (world.launched && world.nodes > 1 && o.max_restarts > 0) throw RunError(e.what());
+    throw;
+  }
+  require_same_options(*hosts, o, facts, world);
   const bool on_hosts = device.kind == DeviceKind::cpu || device.shared;
   const AllReduce how = choose_all_reduce(o.all_reduce, world, on_hosts);
   const bool two_level = how == AllReduce::two_level;

@@ -8,6 +8,7 @@
 
 #include "comm/processes/world.h"
 #include "engine/options/command_line.h"
+#include "engine/setup/same_options.h"
 #include "engine/setup/setup.h"
 
 namespace bv {
@@ -38,7 +39,7 @@ struct Connection {
 };
 // Connects to the other processes, which must have the same options and resume from the same step.
 // Fills in the world's seats.
-Connection connect(World&, const Options&, int64_t resumed_step, const DeviceChoice&, Backend&);
+Connection connect(World&, const Options&, const StartFacts&, const DeviceChoice&, Backend&);
 
 // The process's exit code for an error: 2 for a mistake of the user's.
 int exit_code(const std::exception&);

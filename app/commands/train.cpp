@@ -86,8 +86,9 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   setup.local_size = world.local_size;
   if (!claim.warning().empty()) setup.notes.push_back(claim.warning());
   if (world.size > 1 && !setup.options.plan) {
-    const int64_t resumed_step = setup.checkpoint ? setup.checkpoint->step : 0;
-    Connection peers = connect(world, setup.options, resumed_step, device, *backend);
+    const StartFacts facts{.resumed_step = setup.checkpoint ? setup.checkpoint->step : 0,
+                           .data = setup.data.fingerprint};
+    Connection peers = connect(world, setup.options, facts, device, *backend);
     communicator = std::move(peers.communicator);
     setup.all_reduce = peers.all_reduce;
     setup.nodes = peers.nodes;

@@ -14,8 +14,13 @@ MeetingClock::time_point after(double seconds) {
 }
 std::string seconds_text(double timeout) { return format_number(timeout, 6) + " s"; }
 
+// A launcher holds the signals and catches none.
 void heed_stop_signal() {
   if (stop_signal()) _exit(128 + stop_signal());
+  sigset_t pending;
+  if (sigpending(&pending) != 0) return;
+  for (const int number : stop_signals())
+    if (sigismember(&pending, number) == 1) _exit(128 + number);
 }
 void wait_for_events(std::vector<pollfd>& items) {
   if (poll(items.data(), items.size(), 50) < 0)

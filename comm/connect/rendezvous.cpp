@@ -53,7 +53,7 @@ std::optional<Challenge> challenge_from(const Socket& rank0, const MeetingPoint&
 // Throws UserError unless rank 0 belongs to this run.
 void check(const World& world, const Handshake& handshake, const Challenge& challenge) {
   const Preamble& theirs = challenge.preamble;
-  const bool by_nodes = world.launched && world.several_machines();
+  const bool by_nodes = world.launched && world.nodes > 1;
   const std::string self = "rank " + std::to_string(world.rank);
   if (theirs.version != Preamble::our_version)
     throw UserError((by_nodes
@@ -125,7 +125,7 @@ std::string waited_for_rank0(const World& world, const MeetingPoint& point, doub
     return "rank " + std::to_string(world.rank) + " waited " + seconds_text(timeout) +
            " for rank 0 at " + point.name();
   return "node 0 (rank 0) has not come to " + point.name() + " within " + seconds_text(timeout) +
-         " (--timeout)";
+         " (" + world.patience + ")";
 }
 
 // A connection to rank 0, which has sent its answer and, on one machine, a file descriptor.
@@ -149,7 +149,7 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
     if (other_job) others = ", where another job's processes meet", pause_a_little();
     again = other_job || (reply && reply->verdict == Verdict::too_slow);
   }
-  if (!reply) throw UserError(self + ": rank 0 ended before all ranks had come" + advice(world));
+  if (!reply) throw Rank0Ended(self + ": rank 0 ended before all ranks had come" + advice(world));
   if (reply->verdict != Verdict::welcome) throw UserError(refusal(world, *reply));
   return rank0;
 }

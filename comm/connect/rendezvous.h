@@ -1,12 +1,18 @@
-// How processes that another launcher started find each other.
+// How processes that another launcher started find each other, and launchers on several machines.
 #pragma once
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "comm/net/socket.h"
 #include "comm/processes/world.h"
 
 namespace bv {
+
+// Rank 0 was there, and its process ended before all had come.
+struct Rank0Ended : UserError {
+  using UserError::UserError;
+};
 
 // Returns the descriptor of a SharedRegion for region_size ranks (0: as many as connect), which
 // rank 0 creates and passes on once all have connected. Throws UserError if a peer doesn't connect

@@ -1,5 +1,6 @@
 #include "comm/connect/rendezvous_server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -177,13 +178,13 @@ std::string RendezvousServer::late() const {
   }
   for (int node = 0; node < world_.nodes; ++node) {
     std::vector<int> of_node;
-    for (const int rank : ranks)
-      if (rank / world_.local_size == node) of_node.push_back(rank);
+    for (int rank = node * world_.local_size; rank < (node + 1) * world_.local_size; ++rank)
+      if (std::ranges::count(ranks, world_.launchers ? node : rank) > 0) of_node.push_back(rank);
     if (!of_node.empty())
       names.push_back("node " + std::to_string(node) + " (" + list_of_ranks(of_node) + ")");
   }
   return join(names, ", ") + (names.size() == 1 ? " has" : " have") + " not come within " +
-         seconds_text(timeout_) + " (--timeout)" + turned_away;
+         seconds_text(timeout_) + " (" + world_.patience + ")" + turned_away;
 }
 
 }  // namespace bv

@@ -2,8 +2,6 @@
 // it ends, fires when the forking *thread* ends.
 #include "comm/processes/launch.h"
 
-#include <fcntl.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,6 +24,7 @@
 #include "comm/local/rank_barrier.h"
 #include "comm/processes/affinity.h"
 #include "comm/processes/restart.h"
+#include "comm/processes/start_worker.h"
 #include "comm/processes/world.h"
 
 namespace bv {
@@ -38,8 +37,7 @@ constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL afte
 constexpr std::chrono::seconds max_silence{5}, max_saving{60};
 constexpr std::chrono::seconds max_leaving{10};  // after the first worker has ended well
 constexpr std::chrono::seconds max_pause{30};    // before a restart; the first is a second
-// Exit codes that no restart helps: a user's mistake, and a child that can't start the program.
-constexpr int user_error = 2, not_started = 127;
+constexpr int user_error = 2;                    // an exit code
 
 // Stop signals and SIGCHLD are blocked and fetched one by one.
 class HeldSignals {
@@ -94,85 +92,6 @@ bool is_stop_code(int code) {
   return std::ranges::any_of(stop_signals(), [&](int number) { return code == 128 + number; });
 }
 
-struct WorkerStart {
-  int local_rank, local_size;
-  const NodePlace& place;
-  const std::string& program;
-  const std::vector<std::string>& argv;
-  const Restart& restart;
-  int shared_fd;            // inherited by the worker
-  const sigset_t& signals;  // the worker's mask
-};
-
-using Strings = std::vector<std::string>;
-
-// "NAME=value" strings, as execve wants them.
-Strings environment_of(const WorkerStart& start, int threads) {
-  Strings environment;
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  const auto unset = [&environment](const std::string& name) {
-    std::erase_if(environment, [&](const auto& entry) { return entry.starts_with(name + "="); });
-  };
-  const auto set = [&](const std::string& name, const std::string& value) {
-    unset(name);
-    environment.push_back(name + "=" + value);
-  };
-  const NodePlace& place = start.place;
-  set("RANK", std::to_string(place.node * start.local_size + start.local_rank));
-  set("WORLD_SIZE", std::to_string(place.nodes * start.local_size));
-  set("LOCAL_RANK", std::to_string(start.local_rank));
-  set("LOCAL_WORLD_SIZE", std::to_string(start.local_size));
-  set("GROUP_RANK", std::to_string(place.node));
-  set("GROUP_WORLD_SIZE", std::to_string(place.nodes));
-  if (place.nodes > 1) {
-    set("MASTER_ADDR", place.master_addr);
-    set("MASTER_PORT", std::to_string(place.master_port));
-  }
-  set(shared_fd_variable, std::to_string(start.shared_fd));
-  unset(restart_variable);
-  if (start.restart.number > 0) set(restart_variable, to_json(start.restart));
-  // Waiting threads sleep: as fast as spinning on idle cores, several times faster on busy ones.
-  if (!std::getenv("OMP_WAIT_POLICY")) set("OMP_WAIT_POLICY", "passive");
-  if (!std::getenv("OMP_NUM_THREADS")) set("OMP_NUM_THREADS", std::to_string(threads));
-  return environment;
-}
-
-std::vector<char*> pointers(const Strings& strings) {
-  std::vector<char*> list;
-  for (const std::string& s : strings) list.push_back(const_cast<char*>(s.c_str()));
-  list.push_back(nullptr);
-  return list;
-}
-
-// Runs in the child, where nothing may be allocated between fork and exec.
-[[noreturn]] void run_child(const WorkerStart& start, const CoreShare& share, pid_t launcher,
-                            char* const* argv, char* const* environment) {
-  const char* const program = start.program.c_str();
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) _exit(1);  // the launcher ended before the line above
-  pin_this_process(share);              // before the program's libraries count their cores
-  fcntl(start.shared_fd, F_SETFD, 0);
-  sigprocmask(SIG_SETMASK, &start.signals, nullptr);
-  execve(program, argv, environment);
-  const char* reason = strerrordesc_np(errno);
-  for (const char* part : {"can't start ", program, ": ", reason ? reason : "?", "\n"})
-    if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
-  _exit(not_started);
-}
-
-pid_t start_worker(const WorkerStart& start) {
-  const CoreShare share = share_of_cores(start.local_rank, start.local_size);
-  const Strings environment = environment_of(start, share.cores);
-  const std::vector<char*> argv = pointers(start.argv), variables = pointers(environment);
-  const pid_t launcher = getpid();
-  const pid_t pid = fork();
-  if (pid < 0)
-    throw RunError("can't start process " + std::to_string(start.local_rank) + " of " +
-                   std::to_string(start.local_size) + ": " + std::strerror(errno));
-  if (pid == 0) run_child(start, share, launcher, argv.data(), variables.data());
-  return pid;
-}
-
 // The processes from one start to their end.
 class Supervisor {
  public:
@@ -213,6 +132,8 @@ class Supervisor {
   }
   // Why the run ended, if it may be started again.
   const std::optional<Failure>& failure() const { return failure_; }
+  // The line that the first worker to fail has printed, or "".
+  std::string error() const { return text_of(region_.control().error); }
   // The line about this end that is still to be printed, or "".
   const std::string& unsaid() const { return unsaid_; }
   // The furthest step of a rank of this machine.
@@ -301,7 +222,8 @@ class Supervisor {
       return;
     }
     const int rank = rank_of(worker);
-    failure_ = Failure{.rank = rank, .step = region_.rank(rank).step, .cause = cause};
+    failure_ = Failure{
+        .rank = rank, .step = region_.rank(rank).step, .cause = cause, .seen = cause == line};
     unsaid_ = line;
   }
 
@@ -339,16 +261,21 @@ class Supervisor {
   void look_at_workers() {
     if (stopping_ && !ending_) look_at_stopping();
     if (leaving_ && !ending_) look_at_leaving();
-    if (watches_alone() && !ending_) look_at_single();
+    if (watches_alone() && !ending_) look_at_all();
   }
 
-  // A single process has no peer to notice that it hangs.
-  bool watches_alone() const {
-    return may_restart_ && workers_.size() == 1 && place_.nodes == 1 && !stopping_ && !leaving_;
+  // If all processes of a machine hang, none of them notices.
+  bool watches_alone() const { return may_restart_ && !stopping_ && !leaving_; }
+  bool all_hang() const {
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      const RankStatus& status = region_.rank(rank_of(int(i)));
+      if (status.state != RankState::here || has_heartbeat(status)) return false;
+    }
+    return true;
   }
   // Called once a second; a machine that was suspended has not waited.
-  void look_at_single() {
-    silent_seconds_ = stopped_worker() ? silent_seconds_ + 1 : 0;
+  void look_at_all() {
+    silent_seconds_ = all_hang() ? silent_seconds_ + 1 : 0;
     if (silent_seconds_ < timeout_) return;
     char text[64];
     std::snprintf(text, sizeof text, " has given no sign of life for %g s (--timeout)", timeout_);
@@ -411,7 +338,7 @@ class Supervisor {
   std::optional<Clock::time_point> leaving_;  // when the first worker ended well
   bool ending_ = false;
   Clock::time_point kill_at_;
-  int silent_seconds_ = 0;  // of a single process
+  int silent_seconds_ = 0;  // of all processes
   std::optional<Failure> failure_;
   std::string unsaid_;
 };
@@ -423,33 +350,58 @@ class Restarts {
       : launch_(launch), program_(program), next_{.most = launch.max_restarts} {}
 
   int run() {
+    int code = 1;
     while (true) {
-      Supervisor attempt(launch_, program_, next_, signals_);
-      const int code = attempt.run();
-      if (!attempt.failure()) return code;
-      const Failure failure = *attempt.failure();
-      if (died_there_before(failure)) {
-        if (!attempt.unsaid().empty()) print_error_line(attempt.unsaid());
-        print_error_line("rank " + std::to_string(failure.rank) + ": the run has ended in step " +
-                         std::to_string(failure.step) +
-                         " for the second time, so it is not started again");
-        return code;
+      if (launch_.meet) {
+        if (const std::optional<int> ends = agree()) return *ends;
+        if (died_there_before()) return code;
       }
-      if (const int signal = pause(attempt, failure)) return 128 + signal;
+      Supervisor attempt(launch_, program_, next_, signals_);
+      code = attempt.run();
+      if (!attempt.failure()) {
+        if (!launch_.meet || is_stop_code(code)) return code;
+        next_.ends = code;
+        if (code != 0) next_.after = {.cause = attempt.error()};
+        continue;
+      }
+      if (next_.after.step > 0) next_.step_before = next_.after.step;
+      next_.after = *attempt.failure();
+      if (!launch_.meet && died_there_before(attempt.unsaid())) return code;
+      if (const int signal = pause(attempt)) return 128 + signal;
       if (!attempt.folder().empty()) next_.folder = attempt.folder();
-      next_.after = failure;
       ++next_.number;
     }
   }
 
  private:
-  // An end before an attempt's first step says nothing about a step.
-  bool died_there_before(const Failure& failure) {
-    return failure.step > 0 && std::exchange(died_in_, failure.step) == failure.step;
+  // With the launchers of the other nodes, on the next start or on the exit code.
+  std::optional<int> agree() {
+    const std::optional<int> own = next_.ends;
+    try {
+      next_ = launch_.meet(launch_, next_);
+    } catch (const std::exception&) {
+      if (own.value_or(0) != 0) return own;  // its reason has been printed
+      throw;
+    }
+    if (!next_.ends || own.value_or(0) != 0) return own.value_or(0) != 0 ? own : std::nullopt;
+    if (!next_.after.cause.empty() && *next_.ends != 0) print_error_line(next_.after.cause);
+    return next_.ends;
+  }
+
+  // Prints so. An end before an attempt's first step says nothing about a step.
+  bool died_there_before(const std::string& unsaid = "") const {
+    const Failure& failure = next_.after;
+    if (failure.step == 0 || failure.step != next_.step_before) return false;
+    if (!unsaid.empty()) print_error_line(unsaid);
+    print_error_line("rank " + std::to_string(failure.rank) + ": the run has ended in step " +
+                     std::to_string(failure.step) +
+                     " for the second time, so it is not started again");
+    return true;
   }
 
   // Says why the run is started again, and waits. Returns a stop signal that came before, or 0.
-  int pause(const Supervisor& attempt, const Failure& failure) {
+  int pause(const Supervisor& attempt) {
+    const Failure& failure = next_.after;
     fruitless_ = attempt.step() > furthest_ ? 0 : fruitless_ + 1;
     furthest_ = std::max(furthest_, attempt.step());
     const auto seconds = std::min(max_pause, std::chrono::seconds(1LL << std::min(fruitless_, 10)));
@@ -470,7 +422,6 @@ class Restarts {
   const std::string& program_;
   const HeldSignals signals_;
   Restart next_;
-  int64_t died_in_ = 0;   // step of the last end in a step
   int64_t furthest_ = 0;  // step that any attempt has come to
   int fruitless_ = -1;    // restarts in a row that came no further
 };

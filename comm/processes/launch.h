@@ -1,7 +1,10 @@
 // The launcher: starts N workers of this program, supervises them and returns their exit code.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
+
+#include "comm/processes/restart.h"
 
 namespace bv {
 
@@ -18,7 +21,9 @@ struct Launch {
   std::vector<std::string> argv;
   NodePlace place = {};
   int max_restarts = 0;
-  double timeout = 60;  // seconds without a sign of life from a single process
+  double timeout = 60;  // seconds without a sign of life from all of them
+  // Called before each start and after each end, if set: agrees with the launchers of other nodes.
+  std::function<Restart(const Launch&, const Restart& own)> meet = {};
 };
 
 // Starts `nproc` workers with argv unchanged (tests start another `program`) and returns the exit

@@ -11,17 +11,21 @@ struct Failure {
   int rank = 0;
   int64_t step = 0;   // on which that rank worked, counted from 1; 0: before its first
   std::string cause;  // "rank 1 was killed by SIGKILL (out of memory?)"
+  bool seen = false;  // by the launcher of that rank; else told by a rank that lost it
 };
 
 struct Restart {
   int number = 0, most = 0;  // --max-restarts; number 0: the first start
   Failure after;             // the end that it follows
   std::string folder;        // the run's; empty: none was claimed before that end
+  int64_t step_before = 0;   // step of the last end in a step before that one
+  // Exit code of a launcher whose processes have ended for good, `after` with a mistake's line.
+  std::optional<int> ends = {};
 };
 
 // The environment variable that has it as JSON; not set at the first start.
 inline constexpr const char* restart_variable = "BAREVISION_RESTART";
-std::string to_json(const Restart&);
+std::string to_json(const Restart&);  // without what only launchers need
 // Throws UserError if the variable is not like that.
 std::optional<Restart> restart_from_environment();
 

@@ -16,12 +16,14 @@ struct NodePlacement {
 
 struct World {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
-  bool launched = false;  // by our launcher: a worker even if -n is on the command line
-  int shared_fd = -1;     // memory shared with the peers: from our launcher, or set by connecting
-  std::string master;     // "addr:port" or a job's id: the meeting point under another launcher
-  std::string host;       // MASTER_ADDR: rank 0's machine if there are several, or empty
-  int port = 29500;       // MASTER_PORT
-  std::string secret;     // BAREVISION_SECRET, shared by all ranks, or empty
+  bool launched = false;   // by our launcher: a worker even if -n is on the command line
+  bool launchers = false;  // the ranks are the launchers themselves, one a node
+  std::string patience = "--timeout";  // for messages: how long the ranks wait for each other
+  int shared_fd = -1;  // memory shared with the peers: from our launcher, or set by connecting
+  std::string master;  // "addr:port" or a job's id: the meeting point under another launcher
+  std::string host;    // MASTER_ADDR: rank 0's machine if there are several, or empty
+  int port = 29500;    // MASTER_PORT
+  std::string secret;  // BAREVISION_SECRET, shared by all ranks, or empty
   int node = -1, nodes = 0;  // this machine's number, of how many; -1, 0: the launcher doesn't say
   std::string machine;       // this machine's name
   std::vector<NodePlacement> seats;  // by rank, once connected; empty on one machine

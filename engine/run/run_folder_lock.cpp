@@ -68,7 +68,9 @@ void RunFolderLock::claim_new(const Options& options, const World& world) {
   folder_ = options.out.empty() ? dated_folder(options.model) : options.out;
   if (options.plan) return;
   if (world.several_machines() && world.node > 0) {
-    if (!options.out.empty() && said_ == "--out " && world.local_rank == 0)
+    // For restarts the folder is named on all nodes.
+    const bool useless = !options.out.empty() && options.max_restarts == 0;
+    if (useless && said_ == "--out " && world.local_rank == 0)
       print_error_line("node " + std::to_string(world.node) + " (" + world.machine + "): --out " +
                        printable(options.out) + " is ignored, the run's folder is on node 0");
     return;

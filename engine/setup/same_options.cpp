@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/options/config.h"
+#include "engine/options/version.h"
 
 namespace bv {
 namespace {
@@ -29,10 +30,13 @@ std::string text_of_rank(Communicator& hosts, std::string text, int rank) {
 }  // namespace
 
 // Every rank finds the first rank that differs, so all report the same.
-void require_same_options(Communicator& hosts, const Options& options, int64_t resumed_step,
+void require_same_options(Communicator& hosts, const Options& options, const StartFacts& facts,
                           const World& world) {
-  const std::string own =
-      config_to_json(options) + "\"resumed after step\": " + std::to_string(resumed_step) + "\n";
+  const std::string version = version_text();
+  const std::string own = "\"version\": " + version.substr(0, version.find('\n')) + "\n" +
+                          config_to_json(options) +
+                          "\"fingerprint of the data\": " + std::to_string(facts.data) +
+                          "\n\"resumed after step\": " + std::to_string(facts.resumed_step) + "\n";
   const std::string first = text_of_rank(hosts, own, 0);
   if (hosts.all_reduce_scalar(own == first ? 0 : 1) == 0) return;
   for (int rank = 1; rank < hosts.size(); ++rank) {

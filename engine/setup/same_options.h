@@ -8,10 +8,17 @@
 
 namespace bv {
 
-// Called by all ranks. Throws UserError on every rank if one rank's config.json, or the step it
-// resumes from, differs from rank 0's, naming the first difference. (Another launcher may start
-// ranks with different options, and a folder may change while ranks read it.)
-void require_same_options(Communicator& hosts, const Options& resolved, int64_t resumed_step = 0,
+// Besides the options.
+struct StartFacts {
+  int64_t resumed_step = 0;
+  uint64_t data = 0;  // its fingerprint
+};
+
+// Called by all ranks. Throws UserError on every rank if one rank's program, config.json, data or
+// step it resumes from differs from rank 0's, naming the first difference. (Another launcher may
+// start ranks with different options, a folder may change while ranks read it, and a node that
+// comes back may have been changed.)
+void require_same_options(Communicator& hosts, const Options& resolved, const StartFacts& = {},
                           const World& = {});
 
 }  // namespace bv

@@ -21,9 +21,9 @@ void expect_on_every_rank(const std::string& message, Change change) {
       const auto hosts = make_shared_memory_communicator(
           {.rank = rank, .size = 3, .fd = region.fd(), .bucket_bytes = 4096, .timeout = 20});
       Options options;
-      int64_t step = 5;
-      change(rank, options, step);
-      const std::string said = error_of([&] { require_same_options(*hosts, options, step); });
+      StartFacts facts{.resumed_step = 5, .data = 7};
+      change(rank, options, facts);
+      const std::string said = error_of([&] { require_same_options(*hosts, options, facts); });
       hosts->barrier();
       return said == message ? 0 : 1;
     }));
@@ -32,19 +32,24 @@ void expect_on_every_rank(const std::string& message, Change change) {
 
 // Each rank may be on a separate machine, where the others' output isn't visible.
 TEST(HostComm, DifferentOptionsAreNamedOnEveryRank) {
-  expect_on_every_rank("no error", [](int, Options&, int64_t&) {});
+  expect_on_every_rank("no error", [](int, Options&, StartFacts&) {});
   const std::string advice = "; start all with the same options";
   expect_on_every_rank(
       "rank 2 was started with \"lr\": 0.5, rank 0 with \"lr\": 0.001" + advice,
-      [](int rank, Options& options, int64_t&) { options.lr = rank == 2 ? 0.5 : 0.001; });
+      [](int rank, Options& options, StartFacts&) { options.lr = rank == 2 ? 0.5 : 0.001; });
   expect_on_every_rank(
       "rank 1 was started with \"seed\": 1, rank 0 with \"seed\": 0" + advice,
-      [](int rank, Options& options, int64_t&) { options.seed = static_cast<uint64_t>(rank); });
+      [](int rank, Options& options, StartFacts&) { options.seed = static_cast<uint64_t>(rank); });
   expect_on_every_rank(
       "rank 1 was started with \"resumed after step\": 6, rank 0 with \"resumed "
       "after step\": 5" +
           advice,
-      [](int rank, Options&, int64_t& step) { step += rank == 1; });
+      [](int rank, Options&, StartFacts& facts) { facts.resumed_step += rank == 1; });
+  expect_on_every_rank(
+      "rank 2 was started with \"fingerprint of the data\": 8, rank 0 with \"fingerprint of the "
+      "data\": 7" +
+          advice,
+      [](int rank, Options&, StartFacts& facts) { facts.data += rank == 2; });
 }
 
 }  // namespace
