@@ -7,8 +7,9 @@
 namespace bv {
 
 // Returns what node 0 has chosen from all: an end for good if one has failed so or all have ended
-// well, else the restart with the highest number, and the end that was seen at first hand. Throws UserError at the first start, RunError at a later one, if a
-// launcher doesn't come: at a later one it may take ten times as long, to be started again.
+// well, else the restart with the highest number, and the end that was seen at first hand. If a
+// launcher doesn't come, throws UserError at the first start, RunError at a later one, where it may
+// take ten times as long, to be started again.
 Restart meet_launchers(const Launch&, const Restart& own);
 
 }  // namespace bv
