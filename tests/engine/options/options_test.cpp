@@ -104,7 +104,7 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--batch", "1.5"}, "--batch 1.5: is not a whole number");
   expect_error({"vit_tiny", "--batch", "9999999999"}, "at most 1000000000");
   expect_error({"vit_tiny", "--drop-rate", "1"}, "at least 0 and less than 1");
-  expect_error({"vit_tiny", "--val-fraction", "0"}, "more than 0 and less than 1");
+  expect_error({"vit_tiny", "--val-fraction", "1"}, "at least 0 and less than 1");
   expect_error({"vit_tiny", "--optimizer", "admw"},
                "one of sgd, adam, adamw (did you mean adamw?)");
   expect_error({"vit_tiny", "--mean", "1,2"}, "must be 3 numbers");
