@@ -20,7 +20,7 @@ Device cudnn_on_simt() {
   return {};
 }
 
-// By itself or as one of both.
+// Whether the case computes it, alone or as one of both.
 bool has_weight_gradient(const std::string& name) {
   return name.starts_with("conv_backward_") && !name.starts_with("conv_backward_input");
 }
