@@ -97,14 +97,6 @@ TEST(Restarts, EndAtASignalDuringThePause) {
   EXPECT_FALSE(run.anyone_left());
 }
 
-TEST(Restarts, DieWithTheLauncher) {
-  Child run = launcher("ends 9 0 0 0", 3);
-  run.errors_until("restart 1 of 3");
-  kill(run.pid(), SIGKILL);
-  EXPECT_EQ(run.wait().code, 128 + SIGKILL);
-  EXPECT_FALSE(run.anyone_left());
-}
-
 TEST(Restarts, TravelInTheEnvironment) {
   unsetenv(restart_variable);
   EXPECT_FALSE(restart_from_environment());
