@@ -783,8 +783,8 @@ struct OptimizerUpdate {
   void describe(Arguments&) const;
 };
 
-// Replaces the compute weights for a while, by weights other than the master weights; each is
-// rounded once.
+// Each rounded once: weights other than the master weights, for a while in the place of the compute
+// weights; gradients for a message.
 struct RoundWeights {
   void* out;         // [count] dtype  =
   const float* inp;  // [count]
@@ -793,11 +793,21 @@ struct RoundWeights {
   void describe(Arguments&) const;
 };
 
-// data *= factor: turns running statistics summed over the processes into their mean.
-struct Scale {
-  float* data;  // [count]
-  size_t count;
+// The sum of equal parts (gradients of a batch's shards, messages of several processes) in an order
+// that is the same on every device:
+//   out = factor * (tree(first 64 parts) + tree(next 64) + ...)
+//   tree(parts) = the part, if it is one; else tree(first n) + tree(others), n the largest power of
+//   two below their number: neighbours in pairs, then these in pairs
+// All sums are in fp32.
+struct SumParts {
+  static constexpr int together = 64;
+
+  float* out;       // [count]  =; may be the first part's memory
+  const void* inp;  // [parts, stride] dtype; the first `count` of each row
+  size_t count, stride;
   float factor;
+  int parts;
+  DType dtype;  // of inp
   void describe(Arguments&) const;
 };
 
@@ -812,7 +822,7 @@ using Kernels = KernelTable<
     BatchNormEvaluate, BatchNormBackwardSums, ConvBackwardInputSums, ConvBackwardSums,
     BatchNormBackward, MaxPoolForward, MaxPoolBackward, AveragePoolForward, AveragePoolBackward,
     Dropout, CrossEntropyForward, CrossEntropyBackward, MeanLogits, Metrics, GradientTail,
-    GradientNorm, OptimizerUpdate, RoundWeights, Scale, GradientSquares>;
+    GradientNorm, OptimizerUpdate, RoundWeights, SumParts, GradientSquares>;
 // The base of a device's table: class D final : public KernelRows<D>.
 template <class Self>
 using KernelRows = Kernels::Apply<RowsOf, Self>;

@@ -18,6 +18,9 @@
 namespace bv {
 class ConvOneDnn;
 class MatmulOneDnn;
+// kernels/cpu/stream.h, without what it includes
+void run_copy_on(Stream stream, const void* operation, size_t bytes, void* self,
+                 void (*call)(void* self, const void* operation));
 }  // namespace bv
 
 namespace bv::BAREVISION_ISA {
@@ -45,13 +48,16 @@ class CpuKernels final : public KernelRows<CpuKernels> {
   size_t workspace(const Op&);
 
   template <class Op>
-  void dispatch(const Op& op, Stream) {
+  void dispatch(const Op& op, Stream stream) {
     if constexpr (requires { op.dtype; })
       if (op.dtype == DType::fp16) {  // AVX-512 has bf16 alone
         Validation refusal({.only_fp32 = true});
         op.describe(refusal);
       }
-    run(op);
+    if (!stream) return run(op);
+    run_copy_on(stream, &op, sizeof op, this, [](void* self, const void* copy) {
+      static_cast<CpuKernels*>(self)->run(*static_cast<const Op*>(copy));
+    });
   }
 
  private:

@@ -1,6 +1,11 @@
 #include "kernels/cpu/stream.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
 #include <utility>
+#include <vector>
 
 namespace bv {
 
@@ -34,6 +39,9 @@ void CpuStream::wait(uint64_t ticket) {
 }
 
 void CpuStream::run() {
+#ifdef _OPENMP
+  omp_set_num_threads(1);  // the other threads continue with the null stream's work
+#endif
   std::unique_lock lock(mutex_);
   while (true) {
     work_came_.wait(lock, [&] { return closing_ || !queue_.empty(); });
@@ -52,6 +60,13 @@ void CpuStream::run() {
     ++done_;
     work_done_.notify_all();
   }
+}
+
+void run_copy_on(Stream stream, const void* operation, size_t bytes, void* self,
+                 void (*call)(void* self, const void* operation)) {
+  const auto* const first = static_cast<const char*>(operation);
+  CpuStream::of(stream)->submit(
+      [=, copy = std::vector<char>(first, first + bytes)] { call(self, copy.data()); });
 }
 
 void run_on(Stream stream, std::function<void()> work) {

@@ -40,6 +40,9 @@ class CpuStream {
 };
 
 void run_on(Stream stream, std::function<void()> work);
+// Runs call(self, a copy of the operation) on a stream that is not null.
+void run_copy_on(Stream stream, const void* operation, size_t bytes, void* self,
+                 void (*call)(void* self, const void* operation));
 void synchronize_stream(Stream stream);
 
 // Work on changing streams that runs in call order; calls don't wait for it.

@@ -639,11 +639,17 @@ void RoundWeights::describe(Arguments& a) const {
   a.read("inp", inp, n);
 }
 
-void Scale::describe(Arguments& a) const {
-  const auto n = static_cast<double>(count);
-  a.operation("Scale", DType::fp32).flops(n);
+void SumParts::describe(Arguments& a) const {
+  const auto n = static_cast<double>(count), rows = static_cast<double>(parts);
+  a.operation("SumParts", dtype).flops(rows * n);
+  a.size("parts", parts);
   a.rule(count > 0 && count <= max_elements, "count must be 1 .. 2^40");
-  a.update("data", data, n);
+  a.rule(stride <= max_elements && (parts == 1 || stride >= count), "stride must be count .. 2^40");
+  a.rule(parts == 1 || stride % OptimizerUpdate::decay_chunk == 0,
+         "stride must be a multiple of 64");
+  const double all = (rows - 1) * static_cast<double>(stride) + n;
+  a.write_part("out", out, n, out == inp ? all : n);
+  a.read_part("inp", inp, rows * n, all);
 }
 
 // ---- the check ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 // the number of threads doesn't change the result. An update processes runs of chunks that all
 // decay or all don't, at one learning rate; the moving average follows run by run, while the
 // weights are in the cache. Bytes per element: norm 4; Adam 28, and 2 for weights in bf16, 8 for
-// the average; Scale 8; RoundWeights 6. Memory is the limit.
+// the average; RoundWeights 6. Memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 
@@ -207,19 +207,6 @@ void CpuKernels::run(const RoundWeights& op) {
       convert(as<T>(op.out) + begin, op.inp + begin, static_cast<int>(rest < block ? rest : block));
     }
   });
-}
-
-template <>
-void CpuKernels::run(const Scale& op) {
-  const vf factor = set(op.factor);
-  constexpr size_t block = 16384;
-#pragma omp parallel for schedule(static)
-  for (size_t begin = 0; begin < op.count; begin += block) {
-    const size_t rest = op.count - begin;
-    float* data = op.data + begin;
-    for_each(static_cast<int>(rest < block ? rest : block),
-             [&](int i, auto lanes) { lanes.store(data + i, lanes.load(data + i) * factor); });
-  }
 }
 
 }  // namespace bv::BAREVISION_ISA

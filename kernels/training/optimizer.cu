@@ -108,11 +108,6 @@ __global__ void round_weights_plain(RoundWeights op) {
   if (i < op.count) as<T>(op.out)[i] = from_float<T>(op.inp[i]);
 }
 
-__global__ void scale_plain(Scale op) {
-  const size_t i = thread_number();
-  if (i < op.count) op.data[i] *= op.factor;
-}
-
 // ---- packs --------------------------------------------------------------------------------------
 
 constexpr int threads = 256, width = Pack<float>::size;
@@ -265,15 +260,6 @@ __global__ void __launch_bounds__(threads) round_weights(RoundWeights op) {
   if (at < op.count) store_4(static_cast<T*>(op.out), load_4(op.inp, at, op.count), at, op.count);
 }
 
-// ---- scale --------------------------------------------------------------------------------------
-__global__ void __launch_bounds__(threads) scale(Scale op) {
-  const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
-  if (at >= op.count) return;
-  Pack<float> x = load_4(op.data, at, op.count);
-  for (int i = 0; i < width; ++i) x.at[i] *= op.factor;
-  store_4(op.data, x, at, op.count);
-}
-
 unsigned blocks_of(size_t count) {
   return static_cast<unsigned>(ceil_div(count, size_t{threads} * width));
 }
@@ -312,11 +298,6 @@ void CudaKernels::run(const RoundWeights& op, cudaStream_t stream) {
 }
 
 template <>
-void CudaKernels::run(const Scale& op, cudaStream_t stream) {
-  launch<scale>(blocks_of(op.count), threads, 0, stream, op);
-}
-
-template <>
 void PlainKernels::run(const GradientSquares& op, cudaStream_t stream) {
   launch_each<gradient_squares_plain>(ceil_div(op.count, GradientSquares::norm_block), stream, op);
 }
@@ -335,11 +316,6 @@ void PlainKernels::run(const OptimizerUpdate& op, cudaStream_t stream) {
 template <>
 void PlainKernels::run(const RoundWeights& op, cudaStream_t stream) {
   by_dtype(op.dtype, [&]<class T>() { launch_each<round_weights_plain<T>>(op.count, stream, op); });
-}
-
-template <>
-void PlainKernels::run(const Scale& op, cudaStream_t stream) {
-  launch_each<scale_plain>(op.count, stream, op);
 }
 
 }  // namespace bv::BAREVISION_GPU

@@ -1,4 +1,4 @@
-// Gradient norm, the optimizers' update, the loss scale, RoundWeights and Scale: oracles and cases.
+// Gradient norm, the optimizers' update, the loss scale, RoundWeights: oracles and cases.
 // An update has no gradient; the loss scale's oracle is checked by runs whose states are written
 // down here.
 #include "tests/kernels/kernel_test.h"
@@ -82,12 +82,6 @@ UpdateResult optimizer_update(const Values& weight, const Values& m, const Value
   for (size_t i = 0; i < ema.size(); ++i)
     r.ema[i] = Tracked(ema[i]) + rate * (r.weight[i] - Tracked(ema[i]));
   return r;
-}
-
-Tensor scale(const Values& data, double factor) {
-  Tensor out;
-  for (const double x : data) out.push_back(Tracked(x) * Tracked(factor));
-  return out;
 }
 
 }  // namespace oracle
@@ -416,16 +410,6 @@ Problem round_weights(DType dtype, int count) {
   return p;
 }
 
-// ---- cases: scale -------------------------------------------------------------------------------
-Problem scale(DType dtype, int count, float factor) {
-  Problem p(dtype);
-  p.any_threads = true;
-  const Values data = p.data_fp32(size_t(count));
-  p.output_fp32("data", {count}, oracle::scale(data, factor), data);
-  p.runs(Scale{.count = size_t(count), .factor = factor});
-  return p;
-}
-
 KernelCases optimizer_cases() {
   KernelCases cases;
   add_norm_cases(cases);
@@ -457,10 +441,6 @@ KernelCases optimizer_cases() {
   add({.kind = adamw, .count = 1000, .t = 3, .found_inf = true, .lr_scale = true, .ema = true});
   for (const int count : {1, 3, 64, 1027, 40000})
     cases.add("round_weights" + sizes({{"count", count}}), round_weights, count);
-  for (const int count : {1, 3, 64, 1027, 40000})
-    for (const float factor : {0.0f, 1.0f / 3, 0.5f})
-      cases.add("scale" + sizes({{"count", count}, {"percent", int(100 * factor)}}), scale, count,
-                factor);
   cases.begin_sweep();
   for (const int count : sweep_of_sizes())
     for (const OptimizerKind kind : {sgd, adam, adamw})
@@ -480,8 +460,6 @@ constexpr size_t too_many = (size_t{1} << 40) + 1;
         {{"growth_interval", [](GradientNorm& o) { o.scaling.growth_interval = -1; }}}) &&
     refuses<RoundWeights>({{"count", [](RoundWeights& o) { o.count = 0; }},
                            {"count", [](RoundWeights& o) { o.count = too_many; }}}) &&
-    refuses<Scale>({{"count", [](Scale& o) { o.count = 0; }},
-                    {"count", [](Scale& o) { o.count = too_many; }}}) &&
     refuses<Op>({
         {"count", [](Op& o) { o.count = 0; }},
         {"count", [](Op& o) { o.count = too_many; }},

@@ -28,7 +28,7 @@ std::vector<Refusal<Op>>& refusals() {
   static std::vector<Refusal<Op>> list;
   return list;
 }
-// In a test file:  const bool added = refuses<Scale>({{"count", [](Scale& o) { o.count = 0; }}});
+// In a test file:  const bool added = refuses<Op>({{"count", [](Op& o) { o.count = 0; }}});
 template <class Op>
 bool refuses(std::vector<Refusal<Op>> list) {
   refusals<Op>().insert(refusals<Op>().end(), list.begin(), list.end());
