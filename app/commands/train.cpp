@@ -1,4 +1,5 @@
 // train MODEL: trains a model in one or more processes.
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -52,6 +53,13 @@ std::optional<WorkerStatus> status_for_restarts(const Options& o, const World& w
   return std::optional<WorkerStatus>(std::in_place, world);
 }
 
+// With --shards, each shard has its share of the cores, whichever process computes it: the order of
+// oneDNN's sums depends on the number of threads.
+int threads_for_shards(const Options& o, const World& world, int cores) {
+  const int here = o.shards * o.pipeline / world.size;
+  return std::max(1, cores / std::max(1, here));
+}
+
 // request: read here if the caller has not read it.
 int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const auto started = Profile::Clock::now();
@@ -74,8 +82,11 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const bool spare = cores >= 4;
   const bool overlap =
       device.kind == DeviceKind::cpu && world.size > 1 && (spare || world.several_machines());
+  const int threads = given.shards       ? threads_for_shards(given, world, cores)
+                      : overlap && spare ? cores - 1
+                                         : cores;
   backend = open_backend(device.kind, {.index = device.index,
-                                       .threads = overlap && spare ? cores - 1 : cores,
+                                       .threads = threads,
                                        .overlap = overlap,
                                        .graphs = !given.no_graph,
                                        .kernels = kernels});
@@ -90,7 +101,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
                            .data = setup.data.fingerprint};
     Connection peers = connect(world, setup.options, facts, device, *backend);
     communicator = std::move(peers.communicator);
-    setup.all_reduce = peers.all_reduce;
+    const bool ordered = setup.options.shards || setup.options.reduce_dtype != DType::fp32;
+    setup.all_reduce = ordered ? AllReduce::flat : peers.all_reduce;
     setup.nodes = peers.nodes;
   }
   if (setup.options.all_reduce == AllReduce::two_level && setup.nodes.empty())

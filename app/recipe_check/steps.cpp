@@ -132,16 +132,17 @@ void check_warmup(const Setup& s, Findings& findings) {
 // Not of several processes together, which compute the same statistics.
 void check_batch_norm(const Setup& s, Findings& findings) {
   const Options& o = s.options;
-  if (!s.model.family->batch_norm || (o.sync_bn && s.replicas > 1)) return;
+  if (!s.model.family->batch_norm || (o.sync_bn && std::max(s.replicas, o.shards) > 1)) return;
   const int local = o.local_batch.value_or(*o.batch), parts = o.micro_batches.value_or(1);
   if (local / parts > 1) return;
   findings.push_back({.what = "batch norm computes its statistics of one image",
                       .why = parts > 1        ? "a micro-batch has one"
                              : s.replicas > 1 ? "each process has one"
                                               : "a batch has one",
-                      .advice = parts > 1 ? "use fewer --micro-batches"
-                                          : std::string("use --local-batch 2 or more") +
-                                                (s.replicas > 1 ? ", or --sync-bn" : "")});
+                      .advice = o.shards    ? "use fewer --shards"
+                                : parts > 1 ? "use fewer --micro-batches"
+                                            : std::string("use --local-batch 2 or more") +
+                                                  (s.replicas > 1 ? ", or --sync-bn" : "")});
 }
 
 void check_pairs(const Setup& s, Findings& findings) {

@@ -48,6 +48,9 @@ std::string first_names(std::span<const std::string> names) {
 // " in 4 micro-batches of 8", unless the pipeline's line says so
 std::string in_micro_batches(const Setup& s) {
   const Pipeline& p = s.pipeline;
+  if (s.options.shards)
+    return " in " + counted(p.shape.micro_batches, "shard") + " of " +
+           std::to_string(p.micro_batch) + " (of " + std::to_string(s.options.shards) + ")";
   if (p.shape.micro_batches == 1 || p.shape.stages > 1) return "";
   return " in " + counted(p.shape.micro_batches, "micro-batch") + " of " +
          std::to_string(p.micro_batch);
@@ -57,7 +60,8 @@ std::string in_micro_batches(const Setup& s) {
 std::string gradients(const Setup& s, const RunHead& head) {
   return counted(static_cast<int64_t>(head.gradient_buckets), "bucket") + " of at most " +
          format_bytes(static_cast<size_t>(*s.options.bucket_bytes)) + " on " +
-         counted(s.options.comm_streams, "stream") + ", " + word_of(s.all_reduce) + " all-reduce";
+         counted(s.options.comm_streams, "stream") + ", " + word_of(s.all_reduce) + " all-reduce" +
+         (s.options.reduce_dtype == DType::fp32 ? "" : " in " + word_of(s.options.reduce_dtype));
 }
 
 }  // namespace

@@ -45,8 +45,10 @@ TensorViews sorted(TensorViews views, const TensorViews& more) {
 
 }  // namespace
 
-Parameters::Parameters(Backend& backend, const Graph& graph, int moments, bool ema)
-    : backend_(&backend), graph_(&graph), moments_(moments), has_ema_(ema) {}
+Parameters::Parameters(Backend& backend, const Graph& graph, int moments, bool ema, int shards)
+    : backend_(&backend), graph_(&graph), moments_(moments), shards_(shards), has_ema_(ema) {}
+
+size_t Parameters::buffer_stride() const { return align(own_buffer_bytes()) / sizeof(float); }
 
 size_t Parameters::compute_weights_bytes() const {
   return graph_->dtype() == DType::fp32 ? 0 : graph_->arena_count() * size_of(graph_->dtype());
@@ -75,6 +77,8 @@ Context Parameters::context(DType dtype, bool averaged) const {
 void Parameters::set_weights(const Tensors& values) {
   upload(weights(), graph_->parameters(), values, "", compute_weights_.data<uint16_t>());
   upload(buffers(), graph_->buffers(), values, "");
+  for (int shard = 1; shard < shards_; ++shard)
+    backend_->copy(buffers(shard), buffers(), own_buffer_bytes(), nullptr);
   if (ema()) backend_->copy(ema(), weights(), weight_bytes(), nullptr);
 }
 
@@ -121,7 +125,7 @@ Tensors Parameters::get_ema() const {
 
 size_t Parameters::copy_bytes() const {
   return align(weight_bytes()) * static_cast<size_t>(1 + moments_ + has_ema_) +
-         align(buffer_bytes());
+         align(own_buffer_bytes());
 }
 
 size_t Parameters::model_bytes() const {
@@ -139,21 +143,21 @@ ParameterCopy Parameters::copy_in(void* host) const {
     return reinterpret_cast<float*>(begin);
   };
   return {.weights = piece(true, weight_bytes()),
-          .buffers = piece(true, buffer_bytes()),
+          .buffers = piece(true, own_buffer_bytes()),
           .ema = piece(has_ema_, weight_bytes()),
           .m = piece(moments_ > 0, weight_bytes()),
           .v = piece(moments_ > 1, weight_bytes())};
 }
 
 void Parameters::copy_to(const ParameterCopy& to) const {
-  const auto copy = [this](float* host, const DeviceMemory& arena) {
-    if (host) backend_->to_host(host, arena.data(), arena.bytes(), nullptr);
+  const auto copy = [this](float* host, const float* arena, size_t bytes) {
+    if (host) backend_->to_host(host, arena, bytes, nullptr);
   };
-  copy(to.weights, weights_);
-  copy(to.buffers, buffers_);
-  copy(to.ema, ema_);
-  copy(to.m, m_);
-  copy(to.v, v_);
+  copy(to.weights, weights(), weight_bytes());
+  copy(to.buffers, buffers(), own_buffer_bytes());
+  copy(to.ema, ema(), weight_bytes());
+  copy(to.m, m(), weight_bytes());
+  copy(to.v, v(), weight_bytes());
 }
 
 CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {

@@ -22,8 +22,9 @@ class Parameters {
   // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
-  // moments: 2 (m and v) or 1 (m). ema: keeps a moving average of the weights.
-  Parameters(Backend&, const Graph&, int moments, bool ema = false);
+  // moments: 2 (m and v) or 1 (m). ema: keeps a moving average of the weights. shards: parts of a
+  // batch that each have gradients and buffers of their own.
+  Parameters(Backend&, const Graph&, int moments, bool ema = false, int shards = 1);
   // For inference: no gradients.
   Parameters(Backend& backend, const Graph& graph) : Parameters(backend, graph, 0) {
     has_gradients_ = false;
@@ -33,19 +34,29 @@ class Parameters {
   // Bytes of each arena, whether allocated or not.
   size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t gradient_bytes() const {
-    return has_gradients_ ? (graph_->arena_count() + tail) * sizeof(float) : 0;
+    return has_gradients_ ? static_cast<size_t>(shards_) * gradient_stride() * sizeof(float) : 0;
   }
   size_t optimizer_bytes() const { return weight_bytes() * static_cast<size_t>(moments_); }
   size_t compute_weights_bytes() const;
   size_t ema_bytes() const { return has_ema_ ? weight_bytes() : 0; }
-  size_t buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
+  size_t buffer_bytes() const {
+    return static_cast<size_t>(shards_) * buffer_stride() * sizeof(float);
+  }
 
   float* weights() const { return weights_.data<float>(); }
-  float* grads() const { return grads_.data<float>(); }
+  float* grads(int shard = 0) const {
+    return grads_.data<float>() + static_cast<size_t>(shard) * gradient_stride();
+  }
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
   float* ema() const { return ema_.data<float>(); }
-  float* buffers() const { return buffers_.data<float>(); }
+  float* buffers(int shard = 0) const {
+    return buffers_.data<float>() + static_cast<size_t>(shard) * buffer_stride();
+  }
+  int shards() const { return shards_; }
+  // Elements from a shard's first gradient, or buffer, to the next shard's.
+  size_t gradient_stride() const { return graph_->arena_count() + tail; }
+  size_t buffer_stride() const;
   void* compute_weights() const {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
   }
@@ -85,13 +96,14 @@ class Parameters {
 
  private:
   using Infos = std::vector<ParameterInfo>;
+  size_t own_buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
   Tensors download(const float* arena, const Infos&, const std::string& prefix) const;
   void upload(float* arena, const Infos&, const Tensors&, const std::string& prefix,
               uint16_t* rounded = nullptr) const;
 
   Backend* backend_;
   const Graph* graph_;
-  int moments_;
+  int moments_, shards_;
   bool has_ema_, has_gradients_ = true;
   DeviceMemory weights_, compute_weights_, ema_, grads_, m_, v_, buffers_;
 };

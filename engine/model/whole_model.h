@@ -1,4 +1,5 @@
-// A model computed by one process: forward, then backward, for each micro-batch in turn.
+// A model computed by one process: forward, then backward, for each micro-batch in turn, or node by
+// node for all micro-batches together.
 #pragma once
 #include "engine/model/model.h"
 
@@ -6,13 +7,17 @@ namespace bv {
 
 class WholeModel final : public Model {
  public:
-  WholeModel(Backend& backend, const Graph& graph, Passes passes)
-      : chunk_(backend, graph, 0, static_cast<int>(graph.nodes().size()), 1, passes) {}
+  // together: micro-batches that run together; 1: each on its own.
+  WholeModel(Backend& backend, const Graph& graph, Passes passes, int together = 1)
+      : chunk_(backend, graph, 0, static_cast<int>(graph.nodes().size()), together, passes,
+               together > 1),
+        together_(together > 1) {}
   const Graph& graph() const override { return chunk_.graph(); }
   size_t saved_bytes() const override { return chunk_.saved_bytes(); }
   size_t scratch_bytes() const override { return chunk_.scratch_bytes(); }
   void use(char* saved, char* scratch) override { chunk_.use(saved, scratch); }
   void train(std::span<const Context> micro_batches, const BackwardCallbacks& events) override {
+    if (together_) return train_together(micro_batches, events);
     const int count = static_cast<int>(micro_batches.size());
     for (int micro = 0; micro < count; ++micro) {
       const Context& context = micro_batches[static_cast<size_t>(micro)];
@@ -30,7 +35,16 @@ class WholeModel final : public Model {
   void trace(Trace* to) override { trace_ = to; }
 
  private:
+  void train_together(std::span<const Context> all, const BackwardCallbacks& events) {
+    traced(trace_, nullptr, {.work = Work::forward, .chunk = 0, .micro = 0},
+           [&] { chunk_.forward(all); });
+    if (events.begins) events.begins();
+    traced(trace_, nullptr, {.work = Work::backward, .chunk = 0, .micro = 0},
+           [&] { chunk_.backward(all, events.ready); });
+  }
+
   ModelChunk chunk_;
+  bool together_;
   Trace* trace_ = nullptr;
 };
 

@@ -355,6 +355,15 @@ constexpr OptionRow machine_rows[] = {
      "node, between the nodes, inside again; auto: 2d on several nodes on cpu, else "
      "flat; they add in different orders, so their last bits differ, the same on all processes",
      any, any_time},
+    {"shards", "S", of<&O::shards>,
+     "divide each batch into S equal parts, a power of two, and add their gradients in one order: "
+     "the weights are the same, byte for byte, on any number of processes that divides S; each "
+     "keeps S / N gradients; 0: off",
+     between(0, 1024), named_or_new},
+    {"reduce_dtype", "", of<&O::reduce_dtype>,
+     "in which gradients travel between processes; 16 bits: half the bytes, each gradient rounded "
+     "once on its way in, added in fp32, and the sum rounded once",
+     any, any_time},
     {"timeout", "X", of<&O::timeout>,
      "seconds without a sign of life after which a process counts as dead", between(1, 1e6),
      any_time},

@@ -177,9 +177,11 @@ struct MachineOptions {
   std::optional<int64_t> bucket_bytes;
   int comm_streams = 1;
   std::optional<AllReduce> all_reduce;
-  double timeout = 60;   // seconds without a sign of life from a peer
-  int max_restarts = 0;  // of a run that failed, by the launcher
-  std::string trace;     // file to write; empty: none
+  int shards = 0;  // of a batch, summed in one tree; 0: the order depends on the processes
+  DType reduce_dtype = DType::fp32;  // in which gradients travel
+  double timeout = 60;               // seconds without a sign of life from a peer
+  int max_restarts = 0;              // of a run that failed, by the launcher
+  std::string trace;                 // file to write; empty: none
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 };
 

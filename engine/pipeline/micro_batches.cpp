@@ -8,9 +8,7 @@
 #include "base/text.h"
 
 namespace bv {
-namespace {
 
-// Why `count` micro-batches are impossible; empty if they are possible.
 std::string unfit(int count, const Micro& m) {
   if (m.images % count) return "doesn't divide the local batch of " + std::to_string(m.images);
   if (m.chunks > 1 && count % m.stages)
@@ -22,6 +20,8 @@ std::string unfit(int count, const Micro& m) {
   return "";
 }
 
+namespace {
+
 // The first number that fits among `count`, `count` + `by`, ...; 0: none.
 int next_fit(int count, int by, const Micro& m) {
   for (; count > 0 && count <= m.images; count += by)
@@ -32,8 +32,6 @@ int next_fit(int count, int by, const Micro& m) {
 int wanted(const Micro& m) { return m.stages > 1 ? 4 * m.stages : 1; }
 
 }  // namespace
-
-bool divides(int count, const Micro& m) { return unfit(count, m).empty(); }
 
 int next_micro_batches(int count, const Micro& m) { return next_fit(count, 1, m); }
 

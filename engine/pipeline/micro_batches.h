@@ -1,5 +1,7 @@
 // How the images of a batch are divided among micro-batches.
 #pragma once
+#include <string>
+
 namespace bv {
 
 struct Micro {
@@ -9,7 +11,10 @@ struct Micro {
   bool batch_norm = false;  // computes statistics over a micro-batch
 };
 
-bool divides(int count, const Micro&);
+// Why `count` micro-batches are impossible ("doesn't divide the local batch of 6"); empty if they
+// are possible.
+std::string unfit(int count, const Micro&);
+inline bool divides(int count, const Micro& micro) { return unfit(count, micro).empty(); }
 // The smallest possible number of micro-batches from `count` up; 0: none.
 int next_micro_batches(int count, const Micro&);
 

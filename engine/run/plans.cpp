@@ -98,6 +98,7 @@ int smaller_batch(const Setup& s, Backend& backend, size_t limit) {
 // The smallest number of micro-batches that fits; 0: none.
 Variant more_micro_batches(const Setup& s, Backend& backend, size_t limit) {
   Variant v = variant_of(s);
+  if (s.options.shards) return v.micro_batches = 0, v;
   const Micro micro = micro_of(s.options, s.model);
   do v.micro_batches = next_micro_batches(v.micro_batches + 1, micro);
   while (v.micro_batches && largest_peak(s, backend, v) > limit);
@@ -112,7 +113,9 @@ Variant more_stages(const Setup& s, Backend& backend, MemoryLimit limit) {
   while (++v.stages <= most) {
     o.pipeline = v.stages;
     const Micro micro = micro_of(o, s.model);
-    const bool asked = o.is_explicit("micro_batches") && divides(*o.micro_batches, micro);
+    const bool asked =
+        (o.shards || o.is_explicit("micro_batches")) && divides(*o.micro_batches, micro);
+    if (o.shards && !asked) continue;
     v.micro_batches = asked ? *o.micro_batches : default_micro_batches(micro);
     if (!divides(v.micro_batches, micro)) continue;
     const auto processes = static_cast<size_t>(s.options.pipeline),

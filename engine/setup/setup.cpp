@@ -1,6 +1,7 @@
 #include "engine/setup/setup.h"
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <utility>
 
@@ -17,13 +18,16 @@ namespace {
 // Resolves --batch, the images of all replicas, and each replica's share, which is even if images
 // are mixed in pairs. A recipe's batch is adjusted to data and replicas; the user's is refused.
 void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
-  const std::string processes =
-      std::to_string(replicas) + (o.pipeline > 1 ? " replicas" : " processes");
+  const int parts = std::max(replicas, o.shards);
+  const std::string processes = std::to_string(parts) + (o.shards         ? " shards"
+                                                         : o.pipeline > 1 ? " replicas"
+                                                                          : " processes");
   const bool mixing = mixing_of(o).any();
-  const int64_t unit = int64_t{mixing ? 2 : 1} * replicas, largest = images / unit * unit;
+  const int64_t unit = int64_t{mixing ? 2 : 1} * parts, largest = images / unit * unit;
   if (largest == 0)
     throw UserError("the training data has " + std::to_string(images) + " images, fewer than the " +
-                    processes + " (-n)" + (mixing ? " need to mix pairs" : ""));
+                    processes + (o.shards ? " (--shards)" : " (-n)") +
+                    (mixing ? " need to mix pairs" : ""));
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
   const auto fitting = [&](int64_t by) {
     return std::min(std::max<int64_t>(batch / by, 1) * by, images / by * by);
@@ -35,7 +39,7 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
     throw UserError(asked + " is " + why + "; " + other + " would fit");
   };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
-    const int64_t in_micro_batches = fitting(unit * o.micro_batches.value_or(1));
+    const int64_t in_micro_batches = fitting(o.shards ? unit : unit * o.micro_batches.value_or(1));
     const int64_t wanted =
         std::exchange(batch, in_micro_batches ? in_micro_batches : fitting(unit));
     if (batch != wanted)
@@ -46,10 +50,10 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
                : std::string(mixing ? "an even number" : "as many") + " for each of " + processes));
   } else if (batch % unit) {
     int fewer = replicas;
-    while (fewer > 1 && batch % (unit / replicas * fewer)) --fewer;
-    refuse(batch % replicas ? "not divisible by " + processes
-                            : std::string("odd") + (replicas > 1 ? " in each process" : "") +
-                                  ", and images are mixed in pairs",
+    while (fewer > 1 && batch % (unit / parts * fewer)) --fewer;
+    const std::string each = o.shards ? " in each shard" : replicas > 1 ? " in each process" : "";
+    refuse(batch % parts ? "not divisible by " + processes
+                         : "odd" + each + ", and images are mixed in pairs",
            o.resume.empty() ? std::to_string(fitting(unit)) : "-n " + std::to_string(fewer));
   } else if (batch > images) {
     refuse("larger than the training data (" + std::to_string(images) + " images)",
@@ -57,6 +61,36 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
   }
   o.batch = static_cast<int>(batch);
   o.local_batch = static_cast<int>(batch / replicas);
+}
+
+// --shards: each process computes its shards as micro-batches.
+void resolve_shards(Options& o, int replicas) {
+  if (!o.shards) return;
+  const std::string shards = "--shards " + std::to_string(o.shards);
+  if (o.shards & (o.shards - 1)) {
+    const int less = static_cast<int>(std::bit_floor(static_cast<unsigned>(o.shards)));
+    throw UserError(shards + ": not a power of two, and shards are added in pairs; try " +
+                    std::to_string(less) + " or " + std::to_string(2 * less));
+  }
+  if (o.shards % replicas)
+    throw UserError(shards + " can't be divided among " + std::to_string(replicas) +
+                    (o.pipeline > 1 ? " replicas" : " processes") +
+                    "; their number must divide it");
+  const int each = o.shards / replicas;
+  if (o.source("micro_batches") == Source::command_line && o.micro_batches != each)
+    throw UserError("--micro-batches " + std::to_string(*o.micro_batches) + ": with " + shards +
+                    " there are " + std::to_string(each) + "; leave it out");
+  if (o.all_reduce == AllReduce::two_level)
+    throw UserError("--all-reduce 2d adds in another order than --shards; leave one out");
+  if (o.reduce_dtype != DType::fp32)
+    throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) +
+                    " rounds each process's sum, so the weights of --shards would depend on their "
+                    "number; leave one out");
+  if (o.sync_bn && o.pipeline > 1)
+    throw UserError(
+        "--shards with --sync-bn computes all shards together, which a stage of "
+        "--pipeline can't; leave one out");
+  o.micro_batches = each;
 }
 
 // Resolves --micro-batches, and checks the other options of --pipeline.
@@ -69,7 +103,10 @@ void resolve_micro_batches(Options& o, const ModelConfig& model) {
                     " needs --pipeline; try --pipeline 2, or leave it out");
   const Micro micro = micro_of(o, model);
   if (!o.micro_batches) o.micro_batches = default_micro_batches(micro);
-  check_micro_batches(*o.micro_batches, micro);
+  if (!o.shards) return check_micro_batches(*o.micro_batches, micro);
+  if (const std::string why = unfit(*o.micro_batches, micro); !why.empty())
+    throw UserError("--shards " + std::to_string(o.shards) + " makes " +
+                    counted(*o.micro_batches, "micro-batch") + " in each process, which " + why);
 }
 
 void require_effect(const Options& o, bool has_effect, std::string_view option, const char* what) {
@@ -125,7 +162,9 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
           .accumulate = o.accumulate,
           .sync = {.bucket_bytes = static_cast<size_t>(*o.bucket_bytes),
                    .channels = o.comm_streams,
-                   .sync_batchnorm = o.sync_bn},
+                   .sync_batchnorm = o.sync_bn,
+                   .shards = o.shards ? *o.micro_batches : 0,
+                   .dtype = o.reduce_dtype},
           .recompute = o.recompute == Recompute::blocks,
           .seed = o.seed};
 }
@@ -292,7 +331,7 @@ Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType d
   }
   GraphOptions options = graph_options(o);
   options.classes = static_cast<int>(classes);
-  options.parts = o.sync_bn ? replicas : 1;
+  options.parts = o.sync_bn ? std::max(replicas, o.shards) : 1;
   options.augment_layers = augmentation_of(o).layers();
   return m.family->build(m.sizes, options, input, dtype);
 } catch (const std::invalid_argument& e) {  // a batch norm of one value per channel
@@ -329,6 +368,10 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   // PyTorch DDP's size on GPUs; the size that measures best on the cpu.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind);
+  if (!backend.supports(o.reduce_dtype))
+    throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) + ": " + backend.describe() +
+                    " has no kernels for it; try " +
+                    (backend.supports(DType::bf16) ? "bf16 or fp32" : "fp32"));
   refuse_unused(o);
   s.precision_policy = precision_policy(o, s.notes);
 
@@ -336,6 +379,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   s.data = open_data(o, from, s.notes);
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
+  resolve_shards(o, s.replicas);
   resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
   resolve_micro_batches(o, s.model);
   resolve_log_every(o, s.data.kind, s.data.train->size());

@@ -2,8 +2,20 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace bv {
+namespace {
+
+// Elements of the largest sum: a bucket, or the buffers, or batch norm's sums, which are as many.
+size_t largest_sum(const Graph& graph, const SyncOptions& options) {
+  size_t most = graph.buffer_count();
+  for (const Bucket& bucket : gradient_buckets(graph, options.bucket_bytes))
+    most = std::max(most, bucket.end - bucket.begin);
+  return most;
+}
+
+}  // namespace
 
 std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
   constexpr size_t unit = OptimizerUpdate::decay_chunk;  // alignment of parameters
@@ -26,63 +38,146 @@ std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
   return buckets;
 }
 
-GradientSync::GradientSync(Backend& backend, Communicator& communicator,
+GradientSync::GradientSync(Backend& backend, Communicator* communicator,
                            const Parameters& parameters, const SyncOptions& options)
     : backend_(&backend),
       parameters_(&parameters),
       options_(options),
       buckets_(gradient_buckets(parameters.graph(), options.bucket_bytes)) {
-  std::vector<int> all(static_cast<size_t>(communicator.size()));
+  if (!communicator) return;
+  replicas_ = communicator->size();
+  std::vector<int> all(static_cast<size_t>(replicas_));
   std::iota(all.begin(), all.end(), 0);
   const int channels = std::min(options.channels, static_cast<int>(buckets_.size()));
   for (int i = 0; i < channels; ++i) {
     const int stream = options.first_stream + i;
-    if (i == 0)
-      channels_.emplace_back(backend, communicator, stream);
-    else
-      channels_.emplace_back(backend, communicator.group(all), stream);
+    Channel channel = i == 0 ? Channel(backend, *communicator, stream)
+                             : Channel(backend, communicator->group(all), stream);
+    channels_.push_back({std::move(channel), nullptr});
+    if (options.ordered() || options.dtype != DType::fp32)
+      channels_.back().ordered =
+          std::make_unique<OrderedSum>(backend, channels_.back().channel.communicator(),
+                                       largest_sum(parameters.graph(), options), options.dtype);
   }
+}
+
+size_t GradientSync::bytes(const Graph& graph, const SyncOptions& options, int replicas) {
+  if (replicas == 1 || (!options.ordered() && options.dtype == DType::fp32)) return 0;
+  const size_t buckets = gradient_buckets(graph, options.bucket_bytes).size();
+  return std::min(static_cast<size_t>(options.channels), buckets) *
+         OrderedSum::bytes(replicas, largest_sum(graph, options), options.dtype);
+}
+
+void GradientSync::allocate() {
+  for (const Summing& summing : channels_)
+    if (summing.ordered) summing.ordered->allocate();
+}
+
+void GradientSync::sum_shards(float* first, size_t count, size_t stride, int shards,
+                              Stream stream) const {
+  if (shards > 1)
+    backend_->kernels().run(SumParts{.out = first,
+                                     .inp = first,
+                                     .count = count,
+                                     .stride = stride,
+                                     .factor = 1,
+                                     .parts = shards},
+                            stream);
+}
+
+// gradients: may travel in 16 bits.
+void GradientSync::sum_replicas(float* data, size_t count, bool gradients, const Summing& summing,
+                                Stream stream) const {
+  if (gradients && summing.ordered)
+    summing.ordered->all_reduce(data, count, stream);
+  else if (options_.ordered())
+    summing.ordered->all_reduce_exact(data, count, stream);
+  else
+    summing.channel.communicator().all_reduce(data, count, stream);
 }
 
 void GradientSync::start() {
   next_bucket_ = 0;
-  if (averages_buffers())
-    channels_[0].communicator().all_reduce(
-        parameters_->buffers(), parameters_->graph().buffer_count(), channels_[0].fork());
+  if (!averages_buffers()) return;
+  const size_t count = parameters_->graph().buffer_count();
+  const Stream stream = channels_.empty() ? nullptr : channels_[0].channel.fork();
+  sum_shards(parameters_->buffers(), count, parameters_->buffer_stride(), options_.shards, stream);
+  if (!channels_.empty()) sum_replicas(parameters_->buffers(), count, false, channels_[0], stream);
 }
 
 void GradientSync::reduce(size_t ready) {
   while (next_bucket_ < buckets_.size()) {
-    const auto [begin, end] = buckets_[next_bucket_];
-    if (std::min(end, parameters_->graph().arena_count()) > ready) return;
-    const size_t number = next_bucket_ % channels_.size();
-    const Channel& channel = channels_[number];
-    const Stream stream = channel.fork();
-    traced(trace_, stream, {Work::all_reduce, static_cast<int>(number) + 1}, [&] {
-      channel.communicator().all_reduce(parameters_->grads() + begin, end - begin, stream);
-    });
-    if (++next_bucket_ == buckets_.size())
-      for (const Channel& used : channels_) used.join();
+    const Bucket& bucket = buckets_[next_bucket_];
+    if (std::min(bucket.end, parameters_->graph().arena_count()) > ready) return;
+    ++next_bucket_;
+    if (channels_.empty()) {
+      reduce(bucket, nullptr, nullptr);
+      continue;
+    }
+    const size_t number = (next_bucket_ - 1) % channels_.size();
+    const Stream stream = channels_[number].channel.fork();
+    traced(trace_, stream, {Work::all_reduce, static_cast<int>(number) + 1},
+           [&] { reduce(bucket, &channels_[number], stream); });
+    if (next_bucket_ == buckets_.size())
+      for (const Summing& used : channels_) used.channel.join();
   }
+}
+
+// The tail's counts need fp32.
+void GradientSync::reduce(const Bucket& bucket, const Summing* summing, Stream stream) const {
+  const auto [begin, end] = bucket;
+  float* const data = parameters_->grads() + begin;
+  sum_shards(data, end - begin, parameters_->gradient_stride(), options_.shards, stream);
+  if (!summing) return;
+  const size_t arena = parameters_->graph().arena_count(),
+               cut = options_.dtype == DType::fp32 ? end : std::clamp(arena, begin, end);
+  if (cut > begin) sum_replicas(data, cut - begin, true, *summing, stream);
+  if (cut < end) sum_replicas(parameters_->grads() + cut, end - cut, false, *summing, stream);
 }
 
 void GradientSync::average_buffers() {
   if (!averages_buffers()) return;
-  const int replicas = channels_[0].communicator().size();
-  backend_->kernels().run(Scale{.data = parameters_->buffers(),
-                                .count = parameters_->graph().buffer_count(),
-                                .factor = 1 / static_cast<float>(replicas)},
+  const size_t count = parameters_->graph().buffer_count();
+  const int shards = std::max(options_.shards, 1);
+  float* const first = parameters_->buffers();
+  backend_->kernels().run(SumParts{.out = first,
+                                   .inp = first,
+                                   .count = count,
+                                   .factor = 1 / static_cast<float>(replicas_ * shards),
+                                   .parts = 1},
                           nullptr);
+  for (int shard = 1; shard < shards; ++shard)
+    backend_->copy(parameters_->buffers(shard), first, count * sizeof(float), nullptr);
 }
 
-void GradientSync::all_reduce(float* data, size_t count) const {
-  channels_[0].communicator().all_reduce(data, count, channels_[0].fork());
-  channels_[0].join();
+void GradientSync::spread(float* data, size_t count, Together together) const {
+  for (int slot = 1; slot < together.slots; ++slot)
+    backend_->copy(reinterpret_cast<char*>(data) + static_cast<size_t>(slot) * together.stride,
+                   data, count * sizeof(float), nullptr);
 }
 
-void GradientSync::all_gather(float* data, size_t count) const {
-  channels_[0].communicator().all_gather(data, count, channels_[0].fork());
-  channels_[0].join();
+void GradientSync::all_reduce(float* data, size_t count, Together together) const {
+  sum_shards(data, count, together.stride / sizeof(float), together.slots, nullptr);
+  if (!channels_.empty()) {
+    sum_replicas(data, count, false, channels_[0], channels_[0].channel.fork());
+    channels_[0].channel.join();
+  }
+  spread(data, count, together);
+}
+
+void GradientSync::all_gather(float* data, size_t count, Together together) const {
+  const auto slots = static_cast<size_t>(together.slots);
+  for (size_t slot = 1; slot < slots; ++slot) {
+    const size_t row = (static_cast<size_t>(rank()) * slots + slot) * count * sizeof(float);
+    char* const to = reinterpret_cast<char*>(data) + row;
+    backend_->copy(to, to + slot * together.stride, count * sizeof(float), nullptr);
+  }
+  if (!channels_.empty()) {
+    const Channel& channel = channels_[0].channel;
+    channel.communicator().all_gather(data, slots * count, channel.fork());
+    channel.join();
+  }
+  spread(data, static_cast<size_t>(replicas_) * slots * count, together);
 }
 
 }  // namespace bv

@@ -1,13 +1,17 @@
-// Sums over the replicas of a model. Gradients are reduced bucket by bucket while backward
-// continues, on one or more channels: each has a stream and a communicator of its own. Every
-// process issues the same collectives in the same order on each channel, and each bucket is summed
-// separately, so the number of channels doesn't change the bits of the result.
+// Sums over the shards of this process's batches and over the replicas of a model. Gradients are
+// reduced bucket by bucket while backward continues, on one or more channels: each has a stream and
+// a communicator of its own. Every process issues the same collectives in the same order on each
+// channel, and each bucket is summed separately, so the number of channels doesn't change the bits
+// of the result. With --shards, all sums are made in one tree over all shards (SumParts), so
+// neither does the number of processes.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "engine/model/channel.h"
 #include "engine/model/parameters.h"
 #include "engine/trace/trace.h"
+#include "engine/training/ordered_sum.h"
 
 namespace bv {
 
@@ -21,6 +25,9 @@ struct SyncOptions {
   int channels = 1;             // --comm-streams
   int first_stream = 0;         // communication stream of the first channel
   bool sync_batchnorm = false;  // computes statistics over all replicas' batches
+  int shards = 0;               // of this process (--shards); 0: sums have no fixed order
+  DType dtype = DType::fp32;    // --reduce-dtype
+  bool ordered() const { return shards > 0; }
 };
 
 // Contiguous buckets over arena and tail, in the order in which backward finishes the gradients.
@@ -33,8 +40,11 @@ std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes);
 // As Peers, it lets batch norm compute statistics over the batches of all replicas.
 class GradientSync final : public Peers {
  public:
-  // Collective over the communicator if there are several channels.
-  GradientSync(Backend&, Communicator&, const Parameters&, const SyncOptions&);
+  // Collective over the communicator if there are several channels. Null: one replica, in shards.
+  GradientSync(Backend&, Communicator*, const Parameters&, const SyncOptions&);
+  // Of device memory, in addition to the parameters'.
+  static size_t bytes(const Graph&, const SyncOptions&, int replicas);
+  void allocate();
   const Peers* peers() const { return options_.sync_batchnorm ? this : nullptr; }
   size_t bucket_count() const { return buckets_.size(); }
   void trace(Trace* to) { trace_ = to; }
@@ -46,21 +56,34 @@ class GradientSync final : public Peers {
   // For the update: turns the sum of the running statistics, made by start(), into their mean.
   void average_buffers();
 
-  int rank() const override { return channels_[0].communicator().rank(); }
-  void all_reduce(float* data, size_t count) const override;
-  void all_gather(float* data, size_t count) const override;
+  int rank() const override {
+    return replicas_ > 1 ? channels_[0].channel.communicator().rank() : 0;
+  }
+  void all_reduce(float* data, size_t count, Together) const override;
+  void all_gather(float* data, size_t count, Together) const override;
 
  private:
+  struct Summing {
+    Channel channel;
+    std::unique_ptr<OrderedSum> ordered;  // null: the communicator's own sum
+  };
   bool averages_buffers() const {
     return !options_.sync_batchnorm && parameters_->graph().buffer_count() > 0;
   }
+  // first [count] = the sum over this process's shards; each is `stride` elements behind the last.
+  void sum_shards(float* first, size_t count, size_t stride, int shards, Stream) const;
+  void sum_replicas(float* data, size_t count, bool gradients, const Summing&, Stream) const;
+  void reduce(const Bucket&, const Summing*, Stream) const;
+  // Copies slot 0's data to the other slots that run together.
+  void spread(float* data, size_t count, Together) const;
 
   Backend* backend_;
   const Parameters* parameters_;
   SyncOptions options_;
   std::vector<Bucket> buckets_;
   size_t next_bucket_ = 0;
-  std::vector<Channel> channels_;
+  int replicas_ = 1;
+  std::vector<Summing> channels_;  // none with one replica
   Trace* trace_ = nullptr;
 };
 

@@ -61,7 +61,8 @@ double TrainingStep::full_update() const {
   return double(sizes_.batch) * sizes_.accumulate * sizes_.replicas;
 }
 
-// One context per micro-batch. The update's first one overwrites the gradients, others add to them.
+// One context per micro-batch. The update's first one overwrites the gradients, others add to them;
+// each shard has its own.
 std::vector<Context> TrainingStep::contexts(bool first) const {
   const auto& [backend, parameters, feed, model, optimizer, sync] = parts_;
   Context context = parameters.context(model.graph().dtype());
@@ -71,7 +72,9 @@ std::vector<Context> TrainingStep::contexts(bool first) const {
   for (int micro = 0; micro < sizes_.micro_batches; ++micro) {
     Context& own = contexts[static_cast<size_t>(micro)];
     feed.bind(own, micro);
-    own.accumulate = !first || micro > 0;
+    const bool sharded = parameters.shards() > 1;
+    if (sharded) own.grads = parameters.grads(micro), own.buffers = parameters.buffers(micro);
+    own.accumulate = !first || (micro > 0 && !sharded);
   }
   return contexts;
 }

@@ -1,5 +1,7 @@
 #include "engine/training/trainer.h"
 
+#include <algorithm>
+
 #include "engine/model/whole_model.h"
 #include "engine/pipeline/pipelined_model.h"
 
@@ -19,7 +21,8 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       pipeline_(o.pipeline),
       links_(connect(backend, communicator_, o.pipeline.grid)),
-      parameters_(backend, graph, moments_of(o.optimizer), o.optimizer.ema_rate > 0),
+      parameters_(backend, graph, moments_of(o.optimizer), o.optimizer.ema_rate > 0,
+                  std::max(o.sync.shards, 1)),
       feed_(backend, {.batch = o.local_batch,
                       .height = o.height,
                       .width = o.width,
@@ -33,7 +36,8 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       sync_(sync_of(backend, parameters_, links_, o.sync)),
       model_(make_model(graph, fp32, o)),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
-            .gradients = parameters_.gradient_bytes(),
+            .gradients = parameters_.gradient_bytes() +
+                         GradientSync::bytes(graph, o.sync, o.pipeline.grid.replicas),
             .optimizer = parameters_.optimizer_bytes(),
             .ema = parameters_.ema_bytes(),
             .compute_weights = parameters_.compute_weights_bytes(),
@@ -64,9 +68,9 @@ Trainer::Links Trainer::connect(Backend& backend, Communicator* all, const Grid&
 
 std::unique_ptr<GradientSync> Trainer::sync_of(Backend& backend, const Parameters& parameters,
                                                const Links& links, SyncOptions options) {
-  if (!links.replicas) return nullptr;
+  if (!links.replicas && options.shards <= 1) return nullptr;
   if (links.stages) options.first_stream = StageLinks::streams;
-  return std::make_unique<GradientSync>(backend, *links.replicas, parameters, options);
+  return std::make_unique<GradientSync>(backend, links.replicas, parameters, options);
 }
 
 std::unique_ptr<Model> Trainer::make_model(const Graph& graph, const Graph* fp32,
@@ -78,7 +82,9 @@ std::unique_ptr<Model> Trainer::make_model(const Graph& graph, const Graph* fp32
     return both;
   }
   const Passes passes = o.recompute ? Passes::recompute : Passes::both;
-  if (!o.pipeline.cut()) return std::make_unique<WholeModel>(*backend_, graph, passes);
+  // Batch norm's statistics over all shards need all of them at once.
+  const int together = o.sync.sync_batchnorm ? std::max(o.sync.shards, 1) : 1;
+  if (!o.pipeline.cut()) return std::make_unique<WholeModel>(*backend_, graph, passes, together);
   return std::make_unique<PipelinedModel>(*backend_, graph, o.pipeline, passes,
                                           links_.stages.get());
 }
@@ -87,6 +93,7 @@ void Trainer::allocate() {
   parameters_.allocate();
   feed_.allocate();
   optimizer_.allocate();
+  if (sync_) sync_->allocate();
   evaluator_.allocate();
   saved_ = DeviceMemory(*backend_, plan_.activations);
   scratch_ = DeviceMemory(*backend_, plan_.scratch);

@@ -123,9 +123,10 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from,
     if (other) {
       BatchNormBackwardSums of_residual = other->sums(r, sums ? sums + pair : nullptr, shape);
       of_residual.dout = r.grad(out);
-      r.run(of_residual);
+      if (r.first_half()) r.run(of_residual);
       op.residual_norm = other->backward(r, of_residual.sums);
     }
+    if (!r.second_half()) return;
     if (parts > 1) r.all_reduce(sums, other ? 2 * pair : pair);
     r.run(op);
   };
@@ -133,14 +134,15 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from,
     BatchNormBackwardSums op = norm.sums(r, r.floats(all_sums), shape);
     op.g = added ? r.grad(out) : nullptr, op.dout = r.grad(out);
     op.relu_mask = r.words(relu_mask), op.relu = o.relu;
-    r.run(op);
+    if (r.first_half()) r.run(op);
     rest(r);
   };
   g.add({.name = name,
          .type = "batchnorm",
          .forward = forward,
          .backward = backward,
-         .layers = other ? 2 : 1});
+         .layers = other ? 2 : 1,
+         .in_halves = parts > 1});
   BatchNormOut made = out;
   made.node = static_cast<int>(g.nodes().size()) - 1;
   made.backward_rest = rest;

@@ -30,8 +30,8 @@ ConvOut conv(Graph& g, const std::string& name, const BatchNormOut& norm, const 
   if (o.skip) g.grad(skip);
 
   const auto forward = [=](const Context& r) {
-    float* own = r.floats(moments);  // this process's row
-    if (own && r.peers) own += ptrdiff_t{2} * shape.K * r.peers->rank();
+    float* own = r.floats(moments);  // this part's row
+    if (own) own += ptrdiff_t{2} * shape.K * r.part();
     r.run(ConvForward{.out = r.at(out),
                       .batch_stats = r.training ? own : nullptr,
                       .inp = r.at(inp),

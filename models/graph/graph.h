@@ -89,6 +89,8 @@ struct Node {
   Pass fused_middle = {};
   // The same of forward: it computes both, and the previous node nothing.
   Pass fused_forward = {};
+  // Its backward calls Context::all_reduce: slots that run together run it in halves.
+  bool in_halves = false;
 };
 
 class Graph {
@@ -164,14 +166,27 @@ class Graph {
   size_t arena_count_ = 0, buffer_count_ = 0, norm_blocks_ = 0;
 };
 
-// Lets a node compute over all processes. Stream 0 waits for each collective.
+// The slots of saved memory that run together, node by node (--shards with --sync-bn): a tensor of
+// slot i is i * stride bytes behind that of slot 0.
+struct Together {
+  int slots = 1;
+  size_t stride = 0;
+};
+
+// Lets a node compute over all processes, and over their slots that run together. Stream 0 waits
+// for each collective.
 class Peers {
  public:
   virtual ~Peers() = default;
   virtual int rank() const = 0;
-  virtual void all_reduce(float* data, size_t count) const = 0;
-  virtual void all_gather(float* data, size_t count) const = 0;  // like Communicator's
+  // As Communicator's, where each slot is a rank: slot i of rank r is number r * slots + i. data:
+  // that of slot 0.
+  virtual void all_reduce(float* data, size_t count, Together) const = 0;
+  virtual void all_gather(float* data, size_t count, Together) const = 0;
 };
+
+// A node's backward before its all_reduce, after it, or both.
+enum class Half : uint8_t { both, first, second };
 
 // The tensors that a node uses in a pass, and the workspace that the pass needs.
 struct NodeUse {
@@ -193,7 +208,10 @@ struct Context {
   void* compute_weights = nullptr;  // read by kernels; in fp32 equal to `weights`
   float* grads = nullptr;           // the flat arena, then the tail (GradientTail)
   float* buffers = nullptr;         // their flat arena
-  const Peers* peers = nullptr;     // null: this process is alone
+  const Peers* peers = nullptr;     // null: this process is alone, with one slot at a time
+  Together together = {};
+  int slot = 0;  // among those that run together
+  Half half = Half::both;
   const StepParams* params = nullptr;
   UpdateState* state = nullptr;
   double* sums = nullptr;  // [4] of Metrics
@@ -229,11 +247,16 @@ struct Context {
     if constexpr (requires { op.params; }) op.params = params;
     if constexpr (requires { op.accumulate; }) op.accumulate = accumulate;
   }
+  bool first_half() const { return half != Half::second; }
+  bool second_half() const { return half != Half::first; }
+  // This slot's number among all processes' slots that run together.
+  int part() const { return peers ? peers->rank() * together.slots + slot : 0; }
+  // Once the operations before it are enqueued for all slots, slot 0 runs the collective for all.
   void all_reduce(float* data, size_t count) const {
-    if (!planning) peers->all_reduce(data, count);
+    if (!planning && slot == 0) peers->all_reduce(data, count, together);
   }
   void all_gather(float* data, size_t count) const {
-    if (!planning) peers->all_gather(data, count);
+    if (!planning && slot == 0) peers->all_gather(data, count, together);
   }
 
   void* at(Tensor t) const {

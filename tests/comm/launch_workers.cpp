@@ -143,6 +143,7 @@ int run_synced_batchnorm(const Words& words) { return on_device(words, synced_ba
 int run_mean_statistics(const Words& words) { return on_device(words, mean_statistics); }
 
 // channels DEVICE: gradient_sync_workers.h
+int run_ordered_sum(const Words& words) { return on_device(words, ordered_sum_has_one_order); }
 int run_channels(const Words& words) { return on_device(words, channels_change_no_bit); }
 
 // pipelined DEVICE [staged], pipelined-orders DEVICE: pipeline_workers.h
@@ -234,6 +235,7 @@ __attribute__((constructor)) void be_a_worker() {
       {"fail", fail},
       {"half", fail_alone},
       {"channels", run_channels},
+      {"ordered-sum", run_ordered_sum},
       {"pipelined", run_pipelined},
       {"pipelined-orders", run_pipelined_orders},
       {"told", told},

@@ -123,8 +123,9 @@ TEST_F(ProgramFolder, OneCommandStartsAndResumes) {
         processes + short_steps + "--save-every 1steps --resume auto --out run ";
     for (const std::string end : {"2", "4", "4", "6"}) go(words + "--steps " + end);
     EXPECT_EQ(losses(in("run")).size(), 6u);
-    if (processes.empty())
+    if (processes.empty()) {
       EXPECT_TRUE(contents(in("run" + weights)) == contents(in("whole" + weights)));
+    }
     expect_code_2(words + "--steps 7 --seed 5",
                   "--seed can't be changed with --resume: the run has 0; leave it out, or start a "
                   "new run from --weights run" +

@@ -21,13 +21,13 @@ namespace bv::test {
 namespace {
 
 std::map<std::string, HostTensor> trained(Backend& backend, Communicator& peers, const Graph& graph,
-                                          int channels) {
+                                          const SyncOptions& sync) {
   const TrainerOptions options{.optimizer = numbers_of(OptimizerKind::adamw),
                                .local_batch = small_batch,
                                .height = small_size,
                                .width = small_size,
                                .accumulate = 1,
-                               .sync = {.bucket_bytes = 4096, .channels = channels},
+                               .sync = sync,
                                .seed = 7};
   Trainer trainer(backend, &peers, graph, options);
   trainer.allocate();
@@ -64,12 +64,19 @@ int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
   const Graph graph =
       build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = small_classes},
                 square_input(small_batch, small_size, small_patch), DType::fp32);
-  const auto wanted = trained(backend, peers, graph, 1);
-  for (unsigned seed = 0; seed < 20; ++seed) {
+  const SyncOptions kinds[] = {{.bucket_bytes = 4096},
+                               {.bucket_bytes = 4096, .shards = 1},
+                               {.bucket_bytes = 4096, .dtype = DType::bf16}};
+  for (SyncOptions sync : kinds) {
+    if (!backend.supports(sync.dtype)) continue;
+    const auto wanted = trained(backend, peers, graph, sync);
+    for (unsigned seed = 0; seed < 20; ++seed) {
 #ifdef BAREVISION_SIMT
-    simt::stream_seed = seed + 3 * unsigned(peers.rank());
+      simt::stream_seed = seed + 3 * unsigned(peers.rank());
 #endif
-    if (!same_bits(trained(backend, peers, graph, 1 + int(seed % 4)), wanted)) return 1;
+      sync.channels = 1 + int(seed % 4);
+      if (!same_bits(trained(backend, peers, graph, sync), wanted)) return 1;
+    }
   }
   return 0;
 }

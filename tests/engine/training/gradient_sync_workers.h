@@ -1,4 +1,4 @@
-// Worker processes of gradient_sync_test.cpp. They return 0 if all checks pass.
+// Worker processes of gradient_sync_test.cpp and ordered_sum_test.cpp. They return 0 if all checks pass.
 #pragma once
 #include "kernels/devices/devices.h"
 
@@ -6,5 +6,8 @@ namespace bv::test {
 
 // Trains on one to four channels in 20 orders of the streams; all must give equal bits.
 int channels_change_no_bit(Communicator&, Backend&, DeviceKind);
+
+// Sums in each dtype by OrderedSum, to the bits of SumParts and with the bytes that it promises.
+int ordered_sum_has_one_order(Communicator&, Backend&, DeviceKind);
 
 }  // namespace bv::test
