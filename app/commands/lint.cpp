@@ -24,7 +24,7 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   const Options& options = request.options;
   World world;
   world.local_size = processes_here(options);
-  world.size = world.local_size * options.nnodes;
+  world.size = world.local_size * options.nnodes.most;
   world.launched = true;
   const int cores = usable_cores();
   const DeviceChoice device = choose_device(options, world);

@@ -267,7 +267,7 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   const Request request = read_new_run(line);
   const auto backend = open_backend(DeviceKind::cpu, {.index = 0, .threads = cores});
   const Options& o = request.options;
-  const int world = o.nproc.value_or(o.pipeline) * o.nnodes;
+  const int world = o.nproc.value_or(o.pipeline) * o.nnodes.most;
   const Setup setup = prepare(request, world, {DeviceKind::cpu}, *backend);
   starting.reset();
   Preview preview(setup, *backend, own, !given.own.contains("count"), folder.place(), cores);

@@ -1,6 +1,7 @@
 #include "app/commands/processes.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "comm/connect/device_communicator.h"
@@ -9,26 +10,81 @@
 #include "comm/connect/machines.h"
 #include "comm/processes/launch.h"
 #include "data/dataset.h"
+#include "engine/options/augmentation.h"
+#include "engine/options/config.h"
 #include "engine/setup/same_options.h"
 
 namespace bv {
 
 namespace {
 
+bool nodes_vary(const Options& o) { return o.nnodes.least < o.nnodes.most; }
+
 NodePlace node_place(const Options& o) {
-  if (o.node_rank >= o.nnodes)
-    throw UserError("--node-rank " + std::to_string(o.node_rank) + ": of --nnodes " +
-                    std::to_string(o.nnodes) + " the last is " + std::to_string(o.nnodes - 1));
-  if (o.nnodes > 1 && o.master_addr.empty())
-    throw UserError("--nnodes " + std::to_string(o.nnodes) +
+  const int nodes = o.nnodes.most;
+  const std::string given = "--nnodes " + o.nnodes.text;
+  if (o.node_rank >= nodes)
+    throw UserError("--node-rank " + std::to_string(o.node_rank) + ": of " + given +
+                    " the last is " + std::to_string(nodes - 1));
+  if (nodes > 1 && o.master_addr.empty())
+    throw UserError(given +
                     " needs --master-addr HOST, the machine of --node-rank 0, the same on all");
-  if (o.nnodes > 1 && o.max_restarts > 0 && o.out.empty() && o.resume.empty())
-    throw UserError("--max-restarts with --nnodes " + std::to_string(o.nnodes) +
+  if (nodes > 1 && o.max_restarts > 0 && o.out.empty() && o.resume.empty())
+    throw UserError("--max-restarts with " + given +
                     " needs --out DIR, the same on all, on a disk that all nodes share");
   return {.node = o.node_rank,
-          .nodes = o.nnodes,
+          .nodes = nodes,
           .master_addr = o.master_addr,
-          .master_port = o.master_port};
+          .master_port = o.master_port,
+          .least = o.nnodes.least};
+}
+
+// The batch stays when the number of processes changes.
+void refuse_local_batch(const Options& o, const std::string& with) {
+  if (o.max_restarts > 0 && o.local_batch)
+    throw UserError("--local-batch excludes " + with +
+                    " with --max-restarts: the images of a step stay the same when the number of "
+                    "processes changes; give --batch");
+}
+
+void check_min_nproc(const Options& o, int here) {
+  const std::string given = "--min-nproc " + std::to_string(*o.min_nproc);
+  if (*o.min_nproc > here)
+    throw UserError(given + ": more than the " + std::to_string(here) +
+                    (here == 1 ? " process" : " processes") + " of -n");
+  if (o.nnodes.most > 1)
+    throw UserError(given + " is for one machine; --nnodes MIN:MAX says how many nodes are enough");
+  refuse_local_batch(o, given);
+}
+
+// Whether as many processes can train the run with its batch; that of a recipe is adjusted unless
+// the run has begun with it.
+bool fits(const Options& given, int nproc, const std::string& folder) {
+  std::error_code ignored;
+  const bool begun = std::filesystem::exists(folder + "/config.json", ignored);
+  const Options o = begun ? options_of_run(folder) : given;
+  if (nproc % o.pipeline) return false;
+  const int share = nproc / o.pipeline * (mixing_of(o).any() ? 2 : 1);
+  return !o.batch || !o.is_explicit("batch") || *o.batch % share == 0;
+}
+
+// As many processes as there are GPUs, if --min-nproc allows fewer than `here`.
+int processes_to_start(const Options& o, int here) {
+  const bool on_gpus = o.device.value_or(DeviceKind::cuda) == DeviceKind::cuda;
+  const int gpus = on_gpus && !o.oversubscribe ? gpu_count(nullptr) : 0;
+  if (gpus == 0 || gpus >= here) return here;
+  int fewer = gpus;
+  while (fewer >= *o.min_nproc && !fits(o, fewer, o.resume)) --fewer;
+  const std::string lack =
+      std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") + " for -n " + std::to_string(here);
+  if (fewer < *o.min_nproc)
+    throw UserError("--min-nproc " + std::to_string(*o.min_nproc) + ": " + lack +
+                    (fewer == gpus || gpus < *o.min_nproc ? ""
+                                                          : ", and no number from it to that "
+                                                            "divides the batch"));
+  print_error_line(lack + ": " + std::to_string(fewer) + (fewer == 1 ? " process" : " processes") +
+                   " (--min-nproc)");
+  return fewer;
 }
 
 }  // namespace
@@ -36,16 +92,18 @@ NodePlace node_place(const Options& o) {
 // A resumed run's number of processes counts those of all machines.
 int processes_here(const Options& o) {
   // A named recipe's number suits the machine it was made for; a machine with fewer GPUs overrides
-  // it.
+  // it. A resumed run may have had another number of nodes.
   const bool by_recipe = o.source("nproc") == Source::named_recipe;
+  const bool by_run = o.source("nproc") == Source::run;
   const int gpus =
       by_recipe && o.device.value_or(DeviceKind::cuda) == DeviceKind::cuda ? gpu_count(nullptr) : 0;
-  if (!o.nproc || (gpus > 0 && gpus < *o.nproc))
+  if (!o.nproc || (gpus > 0 && gpus < *o.nproc) || (by_run && nodes_vary(o)))
     return std::max(default_processes(o.device) / o.pipeline, 1) * o.pipeline;
-  if (o.nnodes == 1 || o.source("nproc") != Source::run) return *o.nproc;
-  if (*o.nproc % o.nnodes == 0) return *o.nproc / o.nnodes;
+  const int nodes = o.nnodes.most;
+  if (nodes == 1 || !by_run) return *o.nproc;
+  if (*o.nproc % nodes == 0) return *o.nproc / nodes;
   throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +
-                  " processes, which --nnodes " + std::to_string(o.nnodes) +
+                  " processes, which --nnodes " + std::to_string(nodes) +
                   " doesn't divide; give -n, of each node");
 }
 
@@ -66,13 +124,20 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
     const Options o = options();
     const int here = processes_here(o);
     const NodePlace place = node_place(o);
+    if (nodes_vary(o)) refuse_local_batch(o, "--nnodes " + o.nnodes.text);
+    if (o.min_nproc) check_min_nproc(o, here);
     if (o.plan) return work_as({.size = here * place.nodes, .local_size = here, .launched = true});
-    return run_launcher({.nproc = here,
-                         .argv = argv,
-                         .place = place,
-                         .max_restarts = o.max_restarts,
-                         .timeout = o.timeout,
-                         .meet = place.nodes > 1 && o.max_restarts > 0 ? meet_launchers : nullptr});
+    Launchers others;
+    const bool meets = place.nodes > 1 && (o.max_restarts > 0 || nodes_vary(o));
+    return run_launcher(
+        {.nproc = o.min_nproc ? processes_to_start(o, here) : here,
+         .argv = argv,
+         .place = place,
+         .max_restarts = o.max_restarts,
+         .timeout = o.timeout,
+         .others = meets ? &others : nullptr,
+         .min_nproc = o.min_nproc.value_or(0),
+         .fits = [&o](int nproc, const std::string& folder) { return fits(o, nproc, folder); }});
   };
   // With -n or --nnodes this is the launcher, even if RANK is still set in the environment.
   const bool launches = line.values.contains("nproc") || line.values.contains("nnodes");

@@ -40,9 +40,15 @@ class StepStatus : public Hook {
   WorkerStatus& status_;
 };
 
-// The status that a restart needs, or nothing if there won't be one.
+// The status that a restart needs, or the answer to a node that comes late; else nothing.
 std::optional<WorkerStatus> status_for_restarts(const Options& o, const World& world) {
-  if (o.max_restarts == 0 || o.plan) return std::nullopt;
+  if (o.min_nproc && !world.launched)
+    throw UserError(
+        "--min-nproc is for processes that ./launcher starts, and another launcher has "
+        "started this one (" +
+        world.variables + " in the environment); leave it out");
+  const bool nodes_vary = world.launched && o.nnodes.least < o.nnodes.most;
+  if ((o.max_restarts == 0 && !nodes_vary) || o.plan) return std::nullopt;
   if (!world.launched)
     throw UserError("--max-restarts " + std::to_string(o.max_restarts) +
                     " is for processes that ./launcher starts, and another launcher has started "
@@ -85,11 +91,16 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const int threads = given.shards       ? threads_for_shards(given, world, cores)
                       : overlap && spare ? cores - 1
                                          : cores;
-  backend = open_backend(device.kind, {.index = device.index,
-                                       .threads = threads,
-                                       .overlap = overlap,
-                                       .graphs = !given.no_graph,
-                                       .kernels = kernels});
+  try {
+    backend = open_backend(device.kind, {.index = device.index,
+                                         .threads = threads,
+                                         .overlap = overlap,
+                                         .graphs = !given.no_graph,
+                                         .kernels = kernels});
+  } catch (const UserError& e) {
+    if (given.min_nproc) throw RunError(e.what());  // the launcher may do without this device
+    throw;
+  }
   Setup setup = prepare(*request, world.size, device, *backend);
   check_trace_file(setup.options.trace);
   setup.started = started;

@@ -18,7 +18,9 @@ void MetricsLog::before_train(Run& run) {
                                      .most = restart->most,
                                      .rank = restart->after.rank,
                                      .ended_in = restart->after.step,
-                                     .cause = restart->after.cause}));
+                                     .cause = restart->after.cause,
+                                     .processes = run.setup.world,
+                                     .processes_before = restart->processes}));
 }
 
 // An error doesn't end the run: its weights are worth more than its log.

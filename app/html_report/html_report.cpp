@@ -35,6 +35,14 @@ void add_scores(Json& evaluation, const Json& classes) {
                       {"images", s.support}});
 }
 
+// " with 3 processes, 4 before" where the numbers differ.
+std::string processes_of(const Json& restart) {
+  const int now = restart.value("processes", 0), before = restart.value("processes_before", 0);
+  if (before == 0 || now == before) return "";
+  return " with " + std::to_string(now) + (now == 1 ? " process, " : " processes, ") +
+         std::to_string(before) + " before";
+}
+
 // A line for each restart.
 Json restarts_of(const RunReport& run) {
   Json lines = Json::array();
@@ -45,7 +53,7 @@ Json restarts_of(const RunReport& run) {
         scalar_text(restart.value("of", Json())) + ": the run ended " +
         (ended_in > 0 ? "in step " + std::to_string(ended_in) : "before its first step") + ", " +
         scalar_text(restart.value("cause", Json())) + "; it continued after step " +
-        scalar_text(restart.value("step", Json())));
+        scalar_text(restart.value("step", Json())) + processes_of(restart));
   }
   return lines;
 }

@@ -62,6 +62,7 @@ Handshake handshake_of(const World& world) {
                       .job = job_of(world),
                       .node = world.node,
                       .nodes = world.nodes,
+                      .least_nodes = world.least_nodes,
                       .local_size = world.local_size};
   world.machine.copy(handshake.machine.data(), handshake.machine.size() - 1);
   return handshake;

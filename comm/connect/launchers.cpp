@@ -17,15 +17,17 @@ namespace bv {
 namespace {
 
 // Times --timeout. Long: a launcher may have to be started again. Short: the others' processes may
-// have to find out first that this one's are missing.
-constexpr double long_wait = 10, short_wait = 3;
+// have to find out first that this one's are missing. The last call is torchrun's, 30 s.
+constexpr double long_wait = 10, short_wait = 3, last_call = 0.5;
 constexpr int32_t continues = -1;
 
 // A Restart as launchers send it.
 struct Report {
   int32_t number = 0, rank = 0, seen = 0;
   int32_t ends = continues;  // else the exit code
-  int64_t step = 0, step_before = 0;
+  int32_t processes = 0, fruitless = 0;
+  int32_t node = 0, nodes = 0;  // from node 0: the receiver's place in the next start
+  int64_t step = 0, step_before = 0, furthest = 0;
   std::array<char, 512> cause{};  // padded with zeros
 };
 
@@ -34,8 +36,11 @@ Report report_of(const Restart& own) {
                 .rank = own.after.rank,
                 .seen = own.after.seen,
                 .ends = own.ends.value_or(continues),
+                .processes = own.processes,
+                .fruitless = own.fruitless,
                 .step = own.after.step,
-                .step_before = own.step_before};
+                .step_before = own.step_before,
+                .furthest = own.furthest};
   own.after.cause.copy(report.cause.data(), report.cause.size() - 1);
   return report;
 }
@@ -51,7 +56,10 @@ Restart restart_of(const Report& report, const Restart& own) {
                     .seen = report.seen != 0},
           .folder = own.folder,
           .step_before = report.step_before,
-          .ends = report.ends == continues ? std::nullopt : std::optional<int>(report.ends)};
+          .processes = report.processes,
+          .ends = report.ends == continues ? std::nullopt : std::optional<int>(report.ends),
+          .furthest = report.furthest,
+          .fruitless = report.fruitless};
 }
 
 // A launcher that was started again knows no end, and one on another node than the rank that died
@@ -65,7 +73,11 @@ Report chosen(const std::vector<Report>& all) {
   Report best = *std::ranges::max_element(all, {}, knows);
   if (std::ranges::any_of(all, [](const Report& r) { return r.ends == continues; }))
     best.ends = continues;
-  for (const Report& r : all) best.step_before = std::max(best.step_before, r.step_before);
+  for (const Report& r : all) {
+    best.step_before = std::max(best.step_before, r.step_before);
+    best.furthest = std::max(best.furthest, r.furthest);
+    best.fruitless = std::max(best.fruitless, r.fruitless);
+  }
   return best;
 }
 
@@ -73,6 +85,12 @@ Report chosen(const std::vector<Report>& all) {
 struct LauncherEnded : RunError {
   explicit LauncherEnded(int node)
       : RunError("the launcher of node " + std::to_string(node) + " ended while they met") {}
+};
+
+// Those that have met end the run well, but one of them wants a restart, for which they are too
+// few.
+struct TooFew : LauncherEnded {
+  using LauncherEnded::LauncherEnded;
 };
 
 // The other launcher's next message. Throws LauncherEnded, also if it is late.
@@ -98,6 +116,7 @@ World world_of(const Launch& launch) {
   World world;
   world.rank = world.node = place.node;
   world.size = world.nodes = place.nodes;
+  world.least_nodes = place.least;
   world.local_size = launch.nproc;
   world.launched = world.launchers = true;
   world.host = place.master_addr;
@@ -107,38 +126,104 @@ World world_of(const Launch& launch) {
   return world;
 }
 
-Report meet(const World& world, const Report& own, double timeout, double wait) {
-  const std::vector<Socket> sockets = meet_over_network(world, wait);
-  if (world.rank > 0) {
-    send(sockets[0], own, 0);
-    return receive(sockets[0], timeout, 0);
-  }
-  std::vector<Report> all{own};
-  for (int node = 1; node < world.size; ++node)
-    all.push_back(receive(sockets[size_t(node)], timeout, node));
-  const Report best = chosen(all);
-  for (int node = 1; node < world.size; ++node) send(sockets[size_t(node)], best, node);
-  return best;
+bool may_vary(const World& world) { return world.least_nodes < world.nodes; }
+
+// "node 2 has not come: this start has 2 nodes of --nnodes 2:3"
+void say_missing(const World& world, const std::vector<int>& members) {
+  std::vector<std::string> missing;
+  for (int node = 0; node < world.size; ++node)
+    if (!std::ranges::count(members, node)) missing.push_back("node " + std::to_string(node));
+  if (missing.empty()) return;
+  print_error_line(join(missing, ", ") + (missing.size() == 1 ? " has" : " have") +
+                   " not come: this start has " + std::to_string(members.size()) +
+                   (members.size() == 1 ? " node" : " nodes") + " of " +
+                   nodes_text(world.least_nodes, world.nodes));
 }
 
 }  // namespace
 
-Restart meet_launchers(const Launch& launch, const Restart& own) {
-  World world = world_of(launch);
+// At the end, those are enough that have trained or wait to.
+Quorum Launchers::quorum_of(const World& world, bool starts) const {
+  Quorum quorum{.least = starts ? world.least_nodes : 1, .last_call = timeout_ * last_call};
+  std::set<int> expected = waiting_;
+  expected.insert(members_.begin(), members_.end());
+  for (int node = 1; node < world.size; ++node)
+    if (starts || expected.contains(node)) quorum.expected.push_back(node);
+  return quorum;
+}
+
+Agreement Launchers::meet_once(const World& world, const Restart& own, double wait, bool starts) {
+  const auto agreed = [&](const Report& report) {
+    return Agreement{restart_of(report, own), report.node, report.nodes};
+  };
+  const Quorum quorum = quorum_of(world, starts);
+  const std::vector<Socket> sockets =
+      meet_over_network(world, wait, may_vary(world) ? &quorum : nullptr);
+  if (world.rank > 0) {
+    send(sockets[0], report_of(own), 0);
+    return agreed(receive(sockets[0], timeout_, 0));
+  }
+  std::vector<Report> all{report_of(own)};
+  std::vector<int> members{0};
+  for (int node = 1; node < world.size; ++node) {
+    if (!sockets[size_t(node)]) continue;
+    all.push_back(receive(sockets[size_t(node)], timeout_, node));
+    members.push_back(node);
+  }
+  Report best = chosen(all);
+  best.nodes = int(members.size());
+  if (best.ends == continues && best.nodes < world.least_nodes) throw TooFew(0);
+  for (int i = 1; i < best.nodes; ++i) {
+    best.node = i;
+    send(sockets[size_t(members[size_t(i)])], best, members[size_t(i)]);
+  }
+  best.node = 0;
+  members_ = members;
+  if (best.ends == continues) say_missing(world, members);
+  return agreed(best);
+}
+
+Agreement Launchers::meet(const Launch& launch, const Restart& own) {
+  waiting_ = door_ ? door_->waiting() : std::set<int>();
+  door_.reset();
+  World& world = world_ = world_of(launch);
+  timeout_ = launch.timeout;
   const bool again = own.number > 0 || own.ends, waits_long = again && own.ends.value_or(0) == 0;
   world.patience = std::string(waits_long ? "ten" : "three") + " times --timeout";
   const double wait = launch.timeout * (waits_long ? long_wait : short_wait);
-  const auto end = after(wait);
+  auto end = after(wait);
+  bool starts = !own.ends;
+  int waits = 0;
   while (true) try {
-      return restart_of(meet(world, report_of(own), launch.timeout, wait), own);
+      return meet_once(world, own, wait, starts);
+    } catch (const TooFew&) {
+      starts = true;
     } catch (const LauncherEnded&) {
       if (MeetingClock::now() >= end) throw;
     } catch (const Rank0Ended&) {
       if (MeetingClock::now() >= end) throw;
+    } catch (const RunIsTraining& e) {
+      // Said once it is sure that node 0 doesn't just learn of an end that this one knows.
+      constexpr int pause_ms = 500, said_after = 4;
+      if (++waits == said_after) print_error_line(e.what());
+      for (int ms = 0; ms < pause_ms; ms += 10) pause_a_little();
+      end = after(wait);
     } catch (const UserError& e) {
       if (again) throw RunError(e.what());  // a node that is lost is nobody's mistake
       throw;
     }
+}
+
+void Launchers::answer_latecomers(const Restart& running) {
+  if (world_.rank > 0 || !may_vary(world_)) return;
+  if (!door_)
+    door_ = std::make_unique<FrontDoor>(
+        world_, running.most == 0 ? ", and there is no restart: the run has no --max-restarts"
+                : running.number == running.most
+                    ? ", and there is no restart: all of --max-restarts " +
+                          std::to_string(running.most) + " are used up"
+                    : "");
+  door_->look();
 }
 
 }  // namespace bv

@@ -1,15 +1,36 @@
 // The launchers of a run on several machines meet before each start, so that no process starts
-// while one of the attempt before still runs, and agree on the restart.
+// while one of the attempt before still runs, and agree on the restart and on the nodes that take
+// part in it.
 #pragma once
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "comm/connect/front_door.h"
 #include "comm/processes/launch.h"
 #include "comm/processes/restart.h"
 
 namespace bv {
 
-// Returns what node 0 has chosen from all: an end for good if one has failed so or all have ended
-// well, else the restart with the highest number, and the end that was seen at first hand. If a
-// launcher doesn't come, throws UserError at the first start, RunError at a later one, where it may
-// take ten times as long, to be started again.
-Restart meet_launchers(const Launch&, const Restart& own);
+class Launchers : public OtherLaunchers {
+ public:
+  // Returns what node 0 has chosen from all: an end for good if one has failed so or all have ended
+  // well, else the restart with the highest number, and the end that was seen at first hand. If too
+  // few launchers come, throws UserError at the first start, RunError at a later one, where it may
+  // take ten times as long, to be started again.
+  Agreement meet(const Launch&, const Restart& own) override;
+  // On node 0, if the number of nodes may change.
+  void answer_latecomers(const Restart&) override;
+
+ private:
+  Agreement meet_once(const World&, const Restart& own, double wait, bool starts);
+  Quorum quorum_of(const World&, bool starts) const;
+
+  std::unique_ptr<FrontDoor> door_;
+  World world_;               // of the last meeting
+  double timeout_ = 0;        // seconds
+  std::vector<int> members_;  // that the last meeting had, by --node-rank
+  std::set<int> waiting_;     // that have come since
+};
 
 }  // namespace bv

@@ -12,6 +12,9 @@ MeetingClock::time_point after(double seconds) {
   return MeetingClock::now() +
          std::chrono::duration_cast<MeetingClock::duration>(std::chrono::duration<double>(seconds));
 }
+double seconds_since(MeetingClock::time_point start) {
+  return std::chrono::duration<double>(MeetingClock::now() - start).count();
+}
 std::string seconds_text(double timeout) { return format_number(timeout, 6) + " s"; }
 
 // A launcher holds the signals and catches none.
@@ -54,15 +57,21 @@ void answer(const Socket& peer, const Answer& with, int fd) {
 std::string advice(const World& world) {
   if (world.launched)
     return "; start ./launcher on every node with its own --node-rank and the same " +
-           shape_of(world.nodes, world.local_size) + ", --master-addr and --master-port";
+           shape_of(world.nodes, world.least_nodes, world.local_size) +
+           ", --master-addr and --master-port";
   return " (" + world.variables +
          " in the environment say who takes part; --timeout how long to wait); start every rank, "
          "or give -n " +
          std::to_string(world.size) + " to have them started here";
 }
 
-std::string shape_of(int nodes, int local_size) {
-  return "--nnodes " + std::to_string(nodes) + " -n " + std::to_string(local_size);
+std::string nodes_text(int least, int nodes) {
+  const bool all = least == 0 || least == nodes;
+  return "--nnodes " + (all ? "" : std::to_string(least) + ":") + std::to_string(nodes);
+}
+
+std::string shape_of(int nodes, int least, int local_size) {
+  return nodes_text(least, nodes) + " -n " + std::to_string(local_size);
 }
 
 }  // namespace bv

@@ -18,6 +18,7 @@ namespace bv {
 
 using MeetingClock = std::chrono::steady_clock;
 MeetingClock::time_point after(double seconds);
+double seconds_since(MeetingClock::time_point);
 std::string seconds_text(double timeout);  // "10 s"
 
 // Ends the process on a stop signal: there is nothing to save yet.
@@ -59,12 +60,21 @@ bool send_message(int fd, const T& message) {
   return send(fd, &message, sizeof message, MSG_NOSIGNAL) == ssize_t(sizeof message);
 }
 
-enum class Verdict : int32_t { welcome, other_size, rank_taken, other_job, too_slow, given_up };
+// training: the run has begun without this launcher, which may take part after its next end.
+enum class Verdict : int32_t {
+  welcome,
+  other_size,
+  rank_taken,
+  other_job,
+  too_slow,
+  given_up,
+  training
+};
 struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
-  int32_t nodes = 0, local_size = 0;  // rank 0's, as in World
-  std::array<char, 512> reason{};     // why rank 0 has given up, padded with zeros
+  int32_t nodes = 0, least_nodes = 0, local_size = 0;  // rank 0's, as in World
+  std::array<char, 512> reason{};                      // why rank 0 has given up, padded with zeros
 };
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.
@@ -87,7 +97,8 @@ void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent alon
 
 // Advice to the user if ranks don't connect.
 std::string advice(const World&);
-// "--nnodes 2 -n 4"
-std::string shape_of(int nodes, int local_size);
+// "--nnodes 2 -n 4", or "--nnodes 2:4 -n 4" if fewer nodes may do
+std::string nodes_text(int least, int nodes);
+std::string shape_of(int nodes, int least, int local_size);
 
 }  // namespace bv

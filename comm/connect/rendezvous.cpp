@@ -112,8 +112,9 @@ std::string refusal(const World& world, const Answer& from_rank0) {
                      " before this one (" + world.machine + "); give each node its own"
                : "there are two processes of " + self + advice(world);
   if (world.launched)
-    return node + " was started with " + shape_of(world.nodes, world.local_size) +
-           ", node 0 with " + shape_of(from_rank0.nodes, from_rank0.local_size) +
+    return node + " was started with " +
+           shape_of(world.nodes, world.least_nodes, world.local_size) + ", node 0 with " +
+           shape_of(from_rank0.nodes, from_rank0.least_nodes, from_rank0.local_size) +
            "; give all nodes the same";
   return self + " of " + std::to_string(world.size) + ": rank 0 has another number of processes" +
          advice(world);
@@ -150,6 +151,9 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
     again = other_job || (reply && reply->verdict == Verdict::too_slow);
   }
   if (!reply) throw Rank0Ended(self + ": rank 0 ended before all ranks had come" + advice(world));
+  if (reply->verdict == Verdict::training)
+    throw RunIsTraining("node " + std::to_string(world.node) + " (" + world.machine +
+                        ") waits for the run's next restart, at which it takes part");
   if (reply->verdict != Verdict::welcome) throw UserError(refusal(world, *reply));
   return rank0;
 }
@@ -179,7 +183,7 @@ int meet_peers(const World& world, double timeout, int region_size) {
   return fd;
 }
 
-std::vector<Socket> meet_over_network(const World& world, double timeout) {
+std::vector<Socket> meet_over_network(const World& world, double timeout, const Quorum* quorum) {
   if (world.host.empty())
     throw UserError("the processes are on several machines (" + std::to_string(world.local_size) +
                     " of " + std::to_string(world.size) +
@@ -190,8 +194,10 @@ std::vector<Socket> meet_over_network(const World& world, double timeout) {
     int none = -1;
     peers.push_back(join(world, *point, timeout, none));
   } else {
-    peers = RendezvousServer(world, *point, listen_at(world, *point, timeout), timeout).run();
-    for (int r = 1; r < world.size; ++r) answer(peers[size_t(r)], {.verdict = Verdict::welcome});
+    peers =
+        RendezvousServer(world, *point, listen_at(world, *point, timeout), timeout, quorum).run();
+    for (const Socket& peer : peers)
+      if (peer) answer(peer, {.verdict = Verdict::welcome});
   }
   for (const Socket& peer : peers)
     if (peer) send_at_once(peer);

@@ -9,8 +9,20 @@
 
 namespace bv {
 
+// How many ranks are enough for a meeting.
+struct Quorum {
+  std::vector<int> expected;  // once all these have come, or ...
+  int least = 0;              // ... as many, rank 0 included, and none for `last_call` seconds
+  double last_call = 0;
+};
+
 // Rank 0 was there, and its process ended before all had come.
 struct Rank0Ended : UserError {
+  using UserError::UserError;
+};
+
+// The launchers' run has begun without this one.
+struct RunIsTraining : UserError {
   using UserError::UserError;
 };
 
@@ -21,7 +33,8 @@ int meet_peers(const World&, double timeout, int region_size = 0);
 
 // The same on several machines: rank 0 listens at World::meeting_port() of World::host. Returns, on
 // rank 0, a connection per rank, indexed by rank; elsewhere one to rank 0.
-std::vector<Socket> meet_over_network(const World&, double timeout);
+// With a quorum on rank 0, those who haven't come have none.
+std::vector<Socket> meet_over_network(const World&, double timeout, const Quorum* = nullptr);
 
 // Connects every two ranks; returns the sockets by rank. Each rank listens at its own address in
 // the list and connects to all ranks below it.

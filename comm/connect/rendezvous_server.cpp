@@ -11,13 +11,29 @@ namespace {
 
 constexpr size_t max_guests = 512;  // pending peers; more wait in the backlog
 
-// "node 1 (HOST)"
+}  // namespace
+
 std::string node_of(const Handshake& handshake) {
   const std::string machine(handshake.machine.data(), strnlen(handshake.machine.data(), 64));
   return "node " + std::to_string(handshake.node) + " (" + printable(machine) + ")";
 }
 
-}  // namespace
+bool same_job(const World& world, const Handshake& handshake) {
+  return handshake.job == job_of(world) && handshake.rank > world.rank;
+}
+
+bool same_shape(const World& world, const Handshake& handshake) {
+  return !world.launched ||
+         (handshake.nodes == world.nodes && handshake.least_nodes == world.least_nodes &&
+          handshake.local_size == world.local_size);
+}
+
+Answer shape_answer(const World& world, Verdict verdict) {
+  return {.verdict = verdict,
+          .nodes = world.nodes,
+          .least_nodes = world.least_nodes,
+          .local_size = world.local_size};
+}
 
 Socket listen_at(const World& world, const MeetingPoint& point, double timeout) {
   const auto end = after(std::min(timeout, 2.0));
@@ -78,20 +94,30 @@ bool PendingPeer::receive_proof(std::string& reason) {
 // ---- the server ---------------------------------------------------------------------------------
 
 RendezvousServer::RendezvousServer(const World& world, const MeetingPoint& point, Socket listener,
-                                   double timeout)
+                                   double timeout, const Quorum* quorum)
     : world_(world),
       point_(point),
       timeout_(timeout),
+      quorum_(quorum),
       listener_(std::move(listener)),
       peers_(size_t(world.size)) {}
 
 std::vector<Socket> RendezvousServer::run() {
   const auto end = after(timeout_);
-  while (!missing().empty()) {
+  while (!complete()) {
     if (MeetingClock::now() >= end) give_up();
     look();
   }
   return std::move(peers_);
+}
+
+bool RendezvousServer::complete() const {
+  const std::vector<int> ranks = missing();
+  if (ranks.empty() || !quorum_) return ranks.empty();
+  const auto awaited = [&](int rank) { return std::ranges::count(ranks, rank) > 0; };
+  if (std::ranges::none_of(quorum_->expected, awaited)) return true;
+  return world_.size - int(ranks.size()) >= quorum_->least &&
+         seconds_since(last_came_) >= quorum_->last_call;
 }
 
 void RendezvousServer::give_up() {
@@ -135,14 +161,13 @@ void RendezvousServer::accept_all() {
 
 void RendezvousServer::seat(PendingPeer& guest) {
   const Handshake& handshake = guest.handshake();
-  if (handshake.job != job_of(world_) || handshake.rank <= world_.rank)
-    return refuse(guest, Verdict::other_job, "");
-  const bool same_nodes = !world_.launched || (handshake.nodes == world_.nodes &&
-                                               handshake.local_size == world_.local_size);
-  if (!same_nodes)
+  if (!same_job(world_, handshake)) return refuse(guest, Verdict::other_job, "");
+  if (!same_shape(world_, handshake))
     return refuse(guest, Verdict::other_size,
-                  node_of(handshake) + " has " + shape_of(handshake.nodes, handshake.local_size) +
-                      ", node 0 has " + shape_of(world_.nodes, world_.local_size));
+                  node_of(handshake) + " has " +
+                      shape_of(handshake.nodes, handshake.least_nodes, handshake.local_size) +
+                      ", node 0 has " +
+                      shape_of(world_.nodes, world_.least_nodes, world_.local_size));
   if (handshake.size != world_.size || handshake.rank >= world_.size)
     return refuse(guest, Verdict::other_size, "");
   Socket& peer = peers_[size_t(handshake.rank)];
@@ -150,11 +175,11 @@ void RendezvousServer::seat(PendingPeer& guest) {
     return refuse(guest, Verdict::rank_taken,
                   world_.launched ? node_of(handshake) + " came twice" : std::string());
   peer = std::move(guest.socket());
+  last_came_ = MeetingClock::now();
 }
 
 void RendezvousServer::refuse(PendingPeer& guest, Verdict verdict, const std::string& why) {
-  answer(guest.socket(),
-         {.verdict = verdict, .nodes = world_.nodes, .local_size = world_.local_size});
+  answer(guest.socket(), shape_answer(world_, verdict));
   if (!why.empty()) refused_ = why;
 }
 
@@ -165,26 +190,37 @@ std::vector<int> RendezvousServer::missing() const {
   return ranks;
 }
 
-// "rank 0 waited 10 s for rank 2, 3", or by nodes: "node 1 (ranks 2-3) has not come within 10 s"
+// "rank 0 waited 10 s for rank 2, 3", or by nodes
 std::string RendezvousServer::late() const {
   const std::vector<int> ranks = missing();
   const std::string turned_away =
       refused_.empty() ? "" : "; one that came was turned away: " + refused_;
+  if (world_.launched && world_.nodes > 1) return late_nodes(ranks) + turned_away;
   std::vector<std::string> names;
-  if (!world_.launched || world_.nodes == 1) {
-    for (const int rank : ranks) names.push_back(std::to_string(rank));
-    return "rank " + std::to_string(world_.rank) + " waited " + seconds_text(timeout_) +
-           " for rank " + join(names, ", ") + turned_away;
-  }
+  for (const int rank : ranks) names.push_back(std::to_string(rank));
+  return "rank " + std::to_string(world_.rank) + " waited " + seconds_text(timeout_) +
+         " for rank " + join(names, ", ") + turned_away;
+}
+
+// "node 1 (ranks 2-3) has not come within 10 s (--timeout)"; if nodes have no fixed ranks, "node 1,
+// node 2 have not come within 10 s (...), and --nnodes 2:3 needs one more"
+std::string RendezvousServer::late_nodes(const std::vector<int>& ranks) const {
+  const bool varies = world_.launchers && world_.least_nodes < world_.nodes;
+  std::vector<std::string> names;
   for (int node = 0; node < world_.nodes; ++node) {
     std::vector<int> of_node;
     for (int rank = node * world_.local_size; rank < (node + 1) * world_.local_size; ++rank)
       if (std::ranges::count(ranks, world_.launchers ? node : rank) > 0) of_node.push_back(rank);
     if (!of_node.empty())
-      names.push_back("node " + std::to_string(node) + " (" + list_of_ranks(of_node) + ")");
+      names.push_back("node " + std::to_string(node) +
+                      (varies ? "" : " (" + list_of_ranks(of_node) + ")"));
   }
+  const int lacking = world_.least_nodes - (world_.size - int(ranks.size()));
   return join(names, ", ") + (names.size() == 1 ? " has" : " have") + " not come within " +
-         seconds_text(timeout_) + " (" + world_.patience + ")" + turned_away;
+         seconds_text(timeout_) + " (" + world_.patience + ")" +
+         (varies ? ", and " + nodes_text(world_.least_nodes, world_.nodes) + " needs " +
+                       (lacking == 1 ? "one" : std::to_string(lacking)) + " more"
+                 : "");
 }
 
 }  // namespace bv

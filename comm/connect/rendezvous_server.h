@@ -7,6 +7,7 @@
 
 #include "comm/connect/meeting_messages.h"
 #include "comm/connect/meeting_point.h"
+#include "comm/connect/rendezvous.h"
 
 namespace bv {
 
@@ -38,14 +39,24 @@ class PendingPeer {
   Incoming<Proof> proof_;
 };
 
-// Waits for all ranks above world.rank.
+// "node 1 (HOST)"
+std::string node_of(const Handshake&);
+// Whether it comes from a rank above world.rank of that job; of a launcher, with the same numbers
+// of nodes and processes.
+bool same_job(const World&, const Handshake&);
+bool same_shape(const World&, const Handshake&);
+Answer shape_answer(const World&, Verdict);
+
+// Waits for all ranks above world.rank, or for a quorum of them.
 class RendezvousServer {
  public:
-  RendezvousServer(const World&, const MeetingPoint&, Socket listener, double timeout);
+  RendezvousServer(const World&, const MeetingPoint&, Socket listener, double timeout,
+                   const Quorum* = nullptr);
   // Returns the sockets by rank. Throws UserError that names the missing ranks when time is up.
   std::vector<Socket> run();
 
  private:
+  bool complete() const;
   void look();
   [[noreturn]] void give_up();
   void accept_all();
@@ -53,14 +64,17 @@ class RendezvousServer {
   void refuse(PendingPeer&, Verdict, const std::string& why);
   std::vector<int> missing() const;
   std::string late() const;
+  std::string late_nodes(const std::vector<int>& ranks) const;
 
   const World& world_;
   const MeetingPoint& point_;
   double timeout_;
+  const Quorum* quorum_;
   Socket listener_;
   std::vector<PendingPeer> guests_;
   std::vector<Socket> peers_;  // by rank
-  std::string refused_;        // why the last peer was refused
+  MeetingClock::time_point last_came_ = MeetingClock::now();
+  std::string refused_;  // why the last peer was refused
 };
 
 }  // namespace bv

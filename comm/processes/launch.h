@@ -14,6 +14,24 @@ struct NodePlace {
   int node = 0, nodes = 1;
   std::string master_addr;  // of node 0
   int master_port = 29500;
+  int least = 1;  // --nnodes MIN:MAX: with how many nodes the run may start
+};
+
+struct Launch;
+
+// What the launchers of all nodes have agreed on.
+struct Agreement {
+  Restart restart;
+  int node = 0, nodes = 1;  // of the next start: those that have come, numbered from 0
+};
+
+class OtherLaunchers {
+ public:
+  virtual ~OtherLaunchers() = default;
+  // Called before each start and after each end.
+  virtual Agreement meet(const Launch&, const Restart& own) = 0;
+  // Called about once a second while the processes that `running` has started train.
+  virtual void answer_latecomers(const Restart& running) = 0;
 };
 
 struct Launch {
@@ -22,8 +40,11 @@ struct Launch {
   NodePlace place = {};
   int max_restarts = 0;
   double timeout = 60;  // seconds without a sign of life from all of them
-  // Called before each start and after each end, if set: agrees with the launchers of other nodes.
-  std::function<Restart(const Launch&, const Restart& own)> meet = {};
+  OtherLaunchers* others = nullptr;
+  int min_nproc = 0;  // with fewer than nproc; 0: never
+  // Whether so many processes can train the run. folder: as in Restart.
+  std::function<bool(int nproc, const std::string& folder)> fits = {};
+  std::vector<int> devices = {};  // by local rank; empty: all, in order
 };
 
 // Starts `nproc` workers with argv unchanged (tests start another `program`) and returns the exit
@@ -31,7 +52,9 @@ struct Launch {
 // why (except for a user error, which the worker has printed) and returns that worker's exit code.
 // Up to max_restarts times it starts all again instead, after a pause that grows from 1 s to 30 s
 // while the run comes no further; not after a user error, a stop signal or a second end in the same
-// step. The workers learn of it by restart.h.
+// step. The workers learn of it by restart.h. A worker that fails twice in a row before its first
+// step is left out, with its device, if min_nproc allows it: the largest smaller number that `fits`
+// is started.
 // Stop signals are passed on; if the workers stop because of one (128 + signal), so does the
 // launcher. A second signal kills the workers, as does the lack of a heartbeat some seconds after
 // the first. Workers die with the launcher. Call it before any thread starts.

@@ -13,6 +13,7 @@ std::string to_json(const Restart& r) {
                   {"rank", r.after.rank},
                   {"step", r.after.step},
                   {"cause", r.after.cause},
+                  {"processes", r.processes},
                   {"folder", r.folder}});
 }
 
@@ -27,7 +28,8 @@ std::optional<Restart> restart_from_environment() {
                  .after = {.rank = int(reader.count("rank", INT_MAX)),
                            .step = int64_t(reader.count("step", INT64_MAX)),
                            .cause = reader.text("cause")},
-                 .folder = reader.text("folder")};
+                 .folder = reader.text("folder"),
+                 .processes = int(reader.count("processes", INT_MAX))};
 }
 
 }  // namespace bv

@@ -19,8 +19,11 @@ struct Restart {
   Failure after;             // the end that it follows
   std::string folder;        // the run's; empty: none was claimed before that end
   int64_t step_before = 0;   // step of the last end in a step before that one
+  int processes = 0;         // that were started before that end; 0: not known
   // Exit code of a launcher whose processes have ended for good, `after` with a mistake's line.
   std::optional<int> ends = {};
+  int64_t furthest = 0;  // step to which any start has come
+  int fruitless = -1;    // restarts in a row that came no further
 };
 
 // The environment variable that has it as JSON; not set at the first start.

@@ -29,11 +29,12 @@ Strings environment_of(const WorkerStart& start, int threads) {
     unset(name);
     environment.push_back(name + "=" + value);
   };
-  const NodePlace& place = start.place;
-  set("RANK", std::to_string(place.node * start.local_size + start.local_rank));
-  set("WORLD_SIZE", std::to_string(place.nodes * start.local_size));
+  const NodePlace& place = start.launch.place;
+  const int local_size = start.launch.nproc;
+  set("RANK", std::to_string(place.node * local_size + start.local_rank));
+  set("WORLD_SIZE", std::to_string(place.nodes * local_size));
   set("LOCAL_RANK", std::to_string(start.local_rank));
-  set("LOCAL_WORLD_SIZE", std::to_string(start.local_size));
+  set("LOCAL_WORLD_SIZE", std::to_string(local_size));
   set("GROUP_RANK", std::to_string(place.node));
   set("GROUP_WORLD_SIZE", std::to_string(place.nodes));
   if (place.nodes > 1) {
@@ -41,6 +42,9 @@ Strings environment_of(const WorkerStart& start, int threads) {
     set("MASTER_PORT", std::to_string(place.master_port));
   }
   set(shared_fd_variable, std::to_string(start.shared_fd));
+  unset(device_variable);
+  const std::vector<int>& devices = start.launch.devices;
+  if (!devices.empty()) set(device_variable, std::to_string(devices[size_t(start.local_rank)]));
   unset(restart_variable);
   if (start.restart.number > 0) set(restart_variable, to_json(start.restart));
   // Waiting threads sleep: as fast as spinning on idle cores, several times faster on busy ones.
@@ -75,14 +79,14 @@ std::vector<char*> pointers(const Strings& strings) {
 }  // namespace
 
 pid_t start_worker(const WorkerStart& start) {
-  const CoreShare share = share_of_cores(start.local_rank, start.local_size);
+  const CoreShare share = share_of_cores(start.local_rank, start.launch.nproc);
   const Strings environment = environment_of(start, share.cores);
-  const std::vector<char*> argv = pointers(start.argv), variables = pointers(environment);
+  const std::vector<char*> argv = pointers(start.launch.argv), variables = pointers(environment);
   const pid_t launcher = getpid();
   const pid_t pid = fork();
   if (pid < 0)
     throw RunError("can't start process " + std::to_string(start.local_rank) + " of " +
-                   std::to_string(start.local_size) + ": " + std::strerror(errno));
+                   std::to_string(start.launch.nproc) + ": " + std::strerror(errno));
   if (pid == 0) run_child(start, share, launcher, argv.data(), variables.data());
   return pid;
 }

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <string>
-#include <vector>
 
 #include "comm/processes/launch.h"
 #include "comm/processes/restart.h"
@@ -12,10 +11,9 @@
 namespace bv {
 
 struct WorkerStart {
-  int local_rank, local_size;
-  const NodePlace& place;
+  int local_rank;
+  const Launch& launch;  // whose place is that of this start
   const std::string& program;
-  const std::vector<std::string>& argv;
   const Restart& restart;
   int shared_fd;            // inherited by the worker
   const sigset_t& signals;  // the worker's mask

@@ -84,6 +84,7 @@ World from_torchrun() {
   if (is_launched_worker()) {
     world.launched = true;
     world.shared_fd = number(shared_fd_variable, 0, 1 << 30);
+    if (variable(device_variable)) world.device = number(device_variable, 0, max_processes);
     world.nodes = world.size / world.local_size;
     world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
     world.variables = "--nnodes, --node-rank, -n";

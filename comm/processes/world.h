@@ -19,6 +19,8 @@ struct World {
   bool launched = false;   // by our launcher: a worker even if -n is on the command line
   bool launchers = false;  // the ranks are the launchers themselves, one a node
   std::string patience = "--timeout";  // for messages: how long the ranks wait for each other
+  int least_nodes = 0;                 // of launchers: with so many the run may start
+  int device = -1;                     // of this machine's; -1: the local rank's
   int shared_fd = -1;  // memory shared with the peers: from our launcher, or set by connecting
   std::string master;  // "addr:port" or a job's id: the meeting point under another launcher
   std::string host;    // MASTER_ADDR: rank 0's machine if there are several, or empty
@@ -36,6 +38,8 @@ struct World {
 
 // The environment variable in which our launcher passes the inherited memory's file descriptor.
 inline constexpr const char* shared_fd_variable = "BAREVISION_SHARED_FD";
+// ... and the number of the worker's device, if it is not the local rank.
+inline constexpr const char* device_variable = "BAREVISION_DEVICE";
 
 // Whether our own launcher has started this process.
 bool is_launched_worker();

@@ -79,7 +79,9 @@ std::string to_json(const RestartRecord& r) {
                   {"of", r.most},
                   {"rank", r.rank},
                   {"ended_in_step", r.ended_in},
-                  {"cause", r.cause}});
+                  {"cause", r.cause},
+                  {"processes", r.processes},
+                  {"processes_before", r.processes_before}});
 }
 
 int64_t end_of_step(const std::string& path, int64_t step, bool settled) {

@@ -45,6 +45,7 @@ struct RestartRecord {
   int rank = 0;          // that ended it
   int64_t ended_in = 0;  // step in which it ended; 0: before the first
   std::string cause;
+  int processes = 0, processes_before = 0;  // now, and at that end; 0: not known
 };
 
 std::string to_json(const StepRecord&);

@@ -158,6 +158,12 @@ AllGiven all_given(const CommandLine& line) {
   return all;
 }
 
+// Of a run, whose config.json has its --batch and its processes; 0: not known.
+int local_batch_of(const Options& saved) {
+  const int replicas = saved.nproc.value_or(0) / saved.pipeline, batch = saved.batch.value_or(0);
+  return replicas > 0 && batch % replicas == 0 ? batch / replicas : 0;
+}
+
 // Refuses options that would change a resumed run's model, data or mathematics.
 void refuse_changes(const Options& saved, const AllGiven& all, const std::string& folder) {
   for (const auto& [name, option] : all) {
@@ -166,6 +172,7 @@ void refuse_changes(const Options& saved, const AllGiven& all, const std::string
     Options given;
     assign(given, row, option.items, option.said);
     if (stored_items(given, row) == stored_items(saved, row)) continue;
+    if (name == "local_batch" && *given.local_batch == local_batch_of(saved)) continue;
     const std::string own = join(items_of(saved, row), ",");
     throw UserError(option.said + " can't be changed with --resume: the run has " +
                     (own.empty() ? "its own" : printable(own)) + "; leave it out, or " +
@@ -303,9 +310,11 @@ Request read_request(const CommandLine& line) {
   refuse_changes(options, all, *folder);
   // --epochs lifts the cap that --steps set in the earlier run.
   if (all.contains("epochs") && !all.contains("steps")) options.steps.reset();
+  const std::optional<int> batch = options.batch;
   for (const auto& [name, given] : all)
     if (find_option(name)->uses.resume || given.source == Source::command_line)
       overlay(options, {{name, given.items}}, given.source);
+  options.batch = batch;  // also if --local-batch is given again
   options.resume = options.out = *folder;
   request.model = load_model_config(options.model);
   return request;

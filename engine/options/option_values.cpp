@@ -206,8 +206,8 @@ constexpr ValueType plain_type() {
                                             : std::is_same_v<T, bool> ? JsonForm::boolean
                                                                       : JsonForm::number);
   type.list = is_list<T>;
-  type.or_number =
-      names || std::is_same_v<T, SaveEvery> || std::is_same_v<T, std::array<double, 4>>;
+  type.or_number = names || std::is_same_v<T, SaveEvery> || std::is_same_v<T, NodeCount> ||
+                   std::is_same_v<T, std::array<double, 4>>;
   return type;
 }
 
@@ -270,10 +270,10 @@ template <class... T>
 struct Types {
   static constexpr const ValueType* all[] = {&TypeOf<T>::value...};
 };
-template struct Types<std::string, bool, int, int64_t, uint64_t, double, SaveEvery, Partition,
-                      std::array<double, 2>, std::array<double, 4>, std::vector<std::string>,
-                      std::vector<int>, std::optional<int>, std::optional<int64_t>,
-                      std::optional<double>, std::optional<LrAfter>,
+template struct Types<std::string, bool, int, int64_t, uint64_t, double, SaveEvery, NodeCount,
+                      Partition, std::array<double, 2>, std::array<double, 4>,
+                      std::vector<std::string>, std::vector<int>, std::optional<int>,
+                      std::optional<int64_t>, std::optional<double>, std::optional<LrAfter>,
                       std::optional<std::array<double, 2>>, std::optional<std::array<double, 3>>>;
 
 Options::Options() = default;
@@ -358,6 +358,14 @@ std::optional<SaveEvery> SaveEvery::parse(const std::string& text) {
   constexpr int64_t most = int64_t{1} << 40;  // in any unit; no product overflows
   if (!count || *count < 1 || (suffix.unit == seconds && *count > most)) return {};
   return SaveEvery{.text = text, .count = *count * suffix.factor, .unit = suffix.unit};
+}
+
+std::optional<NodeCount> NodeCount::parse(const std::string& text) {
+  const std::vector<std::string> parts = split(text, ':');
+  const auto least = parse_integer(parts.front()), most = parse_integer(parts.back());
+  if (parts.size() > 2 || !least || !most || *least < 1 || *most < *least || *most > 1024)
+    return {};
+  return NodeCount{.text = text, .least = int(*least), .most = int(*most)};
 }
 
 std::optional<LrAfter> LrAfter::parse(const std::string& text) {

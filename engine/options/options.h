@@ -39,6 +39,15 @@ struct LrAfter {
   static std::optional<LrAfter> parse(const std::string&);
 };
 
+// --nnodes 2 or, with a number that may change, 2:4
+struct NodeCount {
+  static constexpr const char* form =
+      "must be a number of nodes from 1 to 1024, or MIN:MAX of them, like 2:4";
+  std::string text = "1";
+  int least = 1, most = 1;
+  static std::optional<NodeCount> parse(const std::string&);
+};
+
 // How a model's blocks are divided into parts (--partition). uniform: equal numbers of blocks, with
 // one more in the last parts if needed; balanced: the largest part has as few parameters as
 // possible; cost: as few flops; list: the given numbers of blocks.
@@ -165,8 +174,10 @@ struct PipelineOptions {
 };
 
 struct MachineOptions {
-  std::optional<int> nproc;       // -n
-  int nnodes = 1, node_rank = 0;  // machines, and which of them this is
+  std::optional<int> nproc;      // -n
+  std::optional<int> min_nproc;  // with fewer the run neither starts nor continues
+  NodeCount nnodes;              // machines, and which of them this is
+  int node_rank = 0;
   std::string master_addr;
   int master_port = 29500;
   std::optional<DeviceKind> device;

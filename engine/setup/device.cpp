@@ -26,7 +26,8 @@ DeviceChoice choose_device(const MachineOptions& o, const World& world) {
   if (o.device == DeviceKind::cuda) require_built(DeviceKind::cuda);
   std::string why;
   const int gpus = gpu_count(&why), processes = world.local_size;
-  if (gpus >= processes) return {DeviceKind::cuda, world.local_rank};
+  if (gpus >= processes)
+    return {DeviceKind::cuda, world.device < 0 ? world.local_rank : world.device};
   // Another launcher may show each process only its own GPU.
   if (gpus == 1 && !world.launched) return {DeviceKind::cuda};
   if (gpus > 0 && o.oversubscribe) return {DeviceKind::cuda, world.local_rank % gpus, true};

@@ -29,6 +29,11 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
                     processes + (o.shards ? " (--shards)" : " (-n)") +
                     (mixing ? " need to mix pairs" : ""));
   int64_t batch = o.local_batch ? int64_t{*o.local_batch} * replicas : o.batch.value_or(64);
+  if (o.local_batch && o.batch && *o.batch != batch)  // only a resumed run has both
+    throw UserError("--local-batch " + std::to_string(*o.local_batch) + " is a batch of " +
+                    std::to_string(batch) + " with this number of processes, the run in " +
+                    o.resume + " has " + std::to_string(*o.batch) +
+                    "; leave it out, or start as many as the run had");
   const auto fitting = [&](int64_t by) {
     return std::min(std::max<int64_t>(batch / by, 1) * by, images / by * by);
   };

@@ -223,6 +223,21 @@ int ends(const Words& words) {
   return 96;
 }
 
+// broken DEVICE...: a rank with one of these devices ends before its first step; the others train
+// until they are fewer than at first, then say which devices they have
+int broken(const Words& words) {
+  const World world = own_world();
+  WorkerStatus status(world);
+  const int device = world.device < 0 ? world.local_rank : world.device;
+  for (size_t i = 1; i < words.size(); ++i)
+    if (number(words, i) == device) _exit(3);
+  const auto restart = restart_from_environment();
+  if (world.size == 4) return sleep_on(words);
+  status.begins(1);
+  std::fprintf(stderr, "device %d, %d before\n", device, restart ? restart->processes : 0);
+  return 0;
+}
+
 __attribute__((constructor)) void be_a_worker() {
   const char* variable = std::getenv(worker_variable);
   if (!variable) return;
@@ -230,6 +245,7 @@ __attribute__((constructor)) void be_a_worker() {
   const std::pair<const char*, int (*)(const Words&)> workers[] = {
       {"exit", exit_with},
       {"ends", ends},
+      {"broken", broken},
       {"sleep", sleep_on},
       {"train", train},
       {"fail", fail},

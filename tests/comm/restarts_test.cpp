@@ -97,19 +97,75 @@ TEST(Restarts, EndAtASignalDuringThePause) {
   EXPECT_FALSE(run.anyone_left());
 }
 
+// A launcher of four workers of which one or two devices are broken; numbers of processes that
+// `step` divides fit.
+Ending end_of_broken(const std::string& devices, int min_nproc, int max_restarts, int step = 1) {
+  Child run([=] {
+    setenv(worker_variable, ("broken " + devices).c_str(), 1);
+    return run_launcher({.nproc = 4,
+                         .argv = {"tests"},
+                         .max_restarts = max_restarts,
+                         .min_nproc = min_nproc,
+                         .fits = [=](int nproc, const std::string&) { return nproc % step == 0; }});
+  });
+  Ending ending = run.wait();
+  EXPECT_FALSE(run.anyone_left());
+  ending.errors = without_warning(ending.errors);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string up = "up " + std::to_string(rank) + "\n";
+    for (size_t at; (at = ending.errors.find(up)) != std::string::npos;)
+      ending.errors.erase(at, up.size());
+  }
+  return ending;
+}
+
+TEST(Restarts, LeaveOutAProcessThatFailsTwiceAtItsStart) {
+  const auto says = [](int number, int most, int seconds, int rank) {
+    return "restart " + std::to_string(number) + " of " + std::to_string(most) + " in " +
+           std::to_string(seconds) + " s; the run ended before its first step: rank " +
+           std::to_string(rank) + " ended with exit code 3\n";
+  };
+  const Ending three = end_of_broken("1", 2, 5);
+  EXPECT_EQ(three.code, 0);
+  EXPECT_TRUE(three.errors.starts_with(
+      says(1, 5, 1, 1) + says(2, 5, 2, 1) +
+      "restart 2 of 5: 3 processes, 4 before; rank 1 is left out, which has failed twice before "
+      "its first step\n"))
+      << three.errors;
+  for (const std::string device : {"0", "2", "3"})
+    EXPECT_TRUE(has(three.errors, "device " + device + ", 4 before\n")) << three.errors;
+  // The largest smaller number that fits the run.
+  const Ending two = end_of_broken("1", 1, 5, 2);
+  EXPECT_EQ(two.code, 0);
+  for (const std::string device : {"0", "2"})
+    EXPECT_TRUE(has(two.errors, "device " + device + ", 4 before\n")) << two.errors;
+  EXPECT_FALSE(has(two.errors, "device 3")) << two.errors;
+}
+
+TEST(Restarts, LeaveOutNoMoreProcessesThanAllowed) {
+  for (const auto& [min_nproc, step] : {std::pair{0, 1}, {4, 1}, {3, 2}}) {
+    const Ending ending = end_of_broken("1", min_nproc, 2, step);
+    EXPECT_EQ(ending.code, 3);
+    EXPECT_FALSE(has(ending.errors, "4 before")) << ending.errors;
+    EXPECT_TRUE(has(ending.errors, "restart 2 of 2")) << ending.errors;
+  }
+}
+
 TEST(Restarts, TravelInTheEnvironment) {
   unsetenv(restart_variable);
   EXPECT_FALSE(restart_from_environment());
   const Restart sent{.number = 2,
                      .most = 3,
                      .after = {.rank = 1, .step = 4, .cause = "\"step\": \xc3\xa4, a=b"},
-                     .folder = "runs/a b"};
+                     .folder = "runs/a b",
+                     .processes = 4};
   setenv(restart_variable, to_json(sent).c_str(), 1);
   const auto got = restart_from_environment();
   ASSERT_TRUE(got);
   EXPECT_EQ(to_json(*got), to_json(sent));
   EXPECT_EQ(got->after.cause, sent.after.cause);
   EXPECT_EQ(got->folder, sent.folder);
+  EXPECT_EQ(got->processes, 4);
   for (const char* wrong : {"2", "{}", "{\"restart\":0}"}) {
     setenv(restart_variable, wrong, 1);
     EXPECT_TRUE(has(error_of([] { restart_from_environment(); }), restart_variable)) << wrong;

@@ -1,95 +1,31 @@
 // --max-restarts on several machines (nodes): one launcher per node, all on this machine.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "comm/processes/world.h"
-#include "engine/files/checkpoint.h"
-#include "tests/comm/network.h"
-#include "tests/program/program.h"
+#include "tests/program/restarts/node_runs.h"
 
 namespace bv::test {
 namespace {
 
-const std::string on_random = on_vit + "--data synthetic --batch 12 --device cpu ";
-const std::string endless = on_random + "--steps 1000000 --save-every 2steps --resume auto --out ";
-
-class NodeRestarts : public ProgramTest {
+class NodeRestarts : public NodeRuns {
  protected:
-  void SetUp() override { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 2"); }
-
-  void start(int node, const std::string& words) {
-    launchers_[size_t(node)] = std::make_unique<Program>(
-        folder_.path(), "--nnodes 2 --master-addr 127.0.0.1 --node-rank " + std::to_string(node) +
-                            " --master-port " + std::to_string(port_) + " " + words);
-  }
-  void start_both(const std::string& words) {
-    for (const int node : {0, 1}) start(node, words);
-  }
-  Program& node(int n) const { return *launchers_[size_t(n)]; }
-
-  void wait_for_steps() const {
-    ASSERT_TRUE(node(0).wait_for(in("run/last/state.json"), "crc32c"));
-  }
-  // Waits until this many restarts are in the run's log, and a further step.
-  void wait_for_restart(int number) const {
-    const auto steps_after = [&] {
-      const std::string log = contents(in("run/metrics.jsonl"));
-      const size_t at = log.find("\"restart\":" + std::to_string(number) + ",");
-      return at != log.npos && log.find("\"kind\":\"step\"", at) != log.npos;
-    };
-    ASSERT_TRUE(wait_until([&] { return steps_after() || node(0).has_ended(); }) && steps_after());
-  }
-  // Stops the run, expects the bytes of one that nobody disturbed, and its port to be free. Returns
-  // each node's errors.
+  void start_both(const std::string& words) { start_all(words); }
+  // Stops the run and expects the bytes of one that nobody disturbed. Returns each node's errors.
   std::vector<std::string> expect_undisturbed() {
-    kill(node(0).pid(), SIGTERM);
-    std::vector<std::string> errors;
-    for (const int n : {0, 1}) {
-      const Finished end = node(n).wait();
-      EXPECT_EQ(end.code, 128 + SIGTERM) << end.errors;
-      EXPECT_FALSE(node(n).anyone_left());
-      errors.push_back(end.errors);
-    }
-    const Socket listener = listen_on(port_);
-    EXPECT_TRUE(listener) << "the port is still taken";
-    const int64_t step = load_checkpoint(in("run")).step;
-    std::filesystem::remove_all(in("whole"));
-    go("-n 2 " + on_random + "--steps " + std::to_string(step) + " --out whole");
+    const std::vector<std::string> errors = stop({0, 1});
+    train_whole(2);
     EXPECT_TRUE(contents(in("run/last/weights.safetensors")) ==
                 contents(in("whole/last/weights.safetensors")));
-    for (const char* member : {"step", "loss"})
-      EXPECT_EQ(metric(in("run"), "step", member), metric(in("whole"), "step", member));
+    EXPECT_EQ(metric(in("run"), "step", "loss"), metric(in("whole"), "step", "loss"));
     return errors;
   }
-  static Socket listen_on(int port) {
-    Socket made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int on = 1;
-    setsockopt(made.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    const sockaddr_in address = loopback(port);
-    const bool listens =
-        bind(made.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-        listen(made.fd(), 1) == 0;
-    return listens ? std::move(made) : Socket();
-  }
-  // "rank 1 (node 1, HOST)"
-  static std::string name(int rank) {
-    return "rank " + std::to_string(rank) + " (node " + std::to_string(rank) + ", " +
-           name_of_machine() + ")";
-  }
-
-  const int port_ = free_port() + 1;
-  const std::string words_ = "-n 1 " + endless + "run --max-restarts 100 ";
-  std::unique_ptr<Program> launchers_[2];
 };
 
 TEST_F(NodeRestarts, AProcessThatIsKilled) {

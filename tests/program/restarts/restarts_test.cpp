@@ -166,6 +166,63 @@ TEST_F(ProgramRestarts, MistakesOfTheUserEndTheRun) {
   }
 }
 
+// The batch of 4 images stays, so three processes don't do.
+TEST_F(ProgramRestarts, AProcessThatIsKilledTwiceAtItsStartIsLeftOut) {
+  const auto run = start("-n 4 " + endless + "--out run --max-restarts 5 --min-nproc 2");
+  const pid_t first = run->worker(3);
+  kill(first, SIGKILL);
+  std::optional<pid_t> second;
+  ASSERT_TRUE(wait_until([&] { return (second = run->worker_now(3)) && *second != first; }));
+  kill(*second, SIGKILL);
+  wait_for_restart(*run, "run", 2);
+  kill(run->pid(), SIGTERM);
+  const Finished end = run->wait();
+  EXPECT_EQ(end.code, 128 + SIGTERM);
+  EXPECT_FALSE(run->anyone_left());
+  EXPECT_TRUE(end.errors.ends_with(
+      "restart 2 of 5: 2 processes, 4 before; rank 3 is left out, which has failed twice before "
+      "its first step\n"))
+      << end.errors;
+  EXPECT_EQ(last_metric(in("run"), "restart", "processes"), "2");
+  EXPECT_EQ(last_metric(in("run"), "restart", "processes_before"), "4");
+  EXPECT_TRUE(has(contents(in("run/report.html")), " with 2 processes, 4 before</p>"));
+  const int64_t step = load_checkpoint(in("run")).step;
+  go("-n 2 " + endless + "--steps " + std::to_string(step) + " --out whole");
+  EXPECT_TRUE(contents(in("run/last/weights.safetensors")) ==
+              contents(in("whole/last/weights.safetensors")));
+}
+
+TEST_F(ProgramRestarts, MinNprocIsChecked) {
+  for (const auto& [words, line] :
+       {std::pair{"--min-nproc 3", "--min-nproc 3: more than the 2 processes of -n\n"},
+        {"--min-nproc 0", "--min-nproc 0: must be at least 1 and at most 1024\n"},
+        {"--min-nproc 1 --nnodes 2 --master-addr 127.0.0.1",
+         "--min-nproc 1 is for one machine; --nnodes MIN:MAX says how many nodes are enough\n"}}) {
+    const Finished end = run("-n 2 " + endless + words);
+    EXPECT_EQ(end.code, 2);
+    EXPECT_EQ(end.errors, line);
+  }
+  const Finished end =
+      run("-n 2 " + on_vit + "--local-batch 2 --max-restarts 1 --min-nproc 1 --out run");
+  EXPECT_EQ(end.code, 2);
+  EXPECT_EQ(end.errors,
+            "--local-batch excludes --min-nproc 1 with --max-restarts: the images of a step stay "
+            "the same when the number of processes changes; give --batch\n");
+}
+
+// Given again, --local-batch is no change unless the number of processes is.
+TEST_F(ProgramRestarts, WithALocalBatch) {
+  const std::string words =
+      on_vit + "--data synthetic --local-batch 2 --resume run --device cpu --steps ";
+  go("-n 2 " + words + "2");
+  EXPECT_TRUE(has(go("-n 2 " + words + "3").output, "resumed after step 2\n"));
+  const Finished other = run("-n 1 " + words + "4");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_EQ(other.errors,
+            "--local-batch 2 is a batch of 2 with this number of processes, the run in run has 4; "
+            "leave it out, or start as many as the run had\n");
+}
+
 // torchrun has its own --max-restarts, which starts this command again.
 TEST_F(ProgramRestarts, UnderAnotherLauncher) {
   const ProgramOptions rank = {.environment = {{"RANK", "0"},

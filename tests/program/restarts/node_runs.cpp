@@ -1,0 +1,79 @@
+#include "tests/program/restarts/node_runs.h"
+
+#include <sys/socket.h>
+
+#include <csignal>
+#include <filesystem>
+#include <utility>
+
+#include "comm/processes/world.h"
+#include "engine/files/checkpoint.h"
+
+namespace bv::test {
+namespace {
+
+bool listens_on(int port) {
+  const Socket made(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(made.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const sockaddr_in address = loopback(port);
+  return bind(made.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+         listen(made.fd(), 1) == 0;
+}
+
+}  // namespace
+
+void NodeRuns::start(int node, const std::string& words) {
+  launchers_[size_t(node)] = std::make_unique<Program>(
+      folder_.path(), "--nnodes " + nodes_ + " --master-addr 127.0.0.1 --node-rank " +
+                          std::to_string(node) + " --master-port " + std::to_string(port_) + " " +
+                          words);
+}
+
+void NodeRuns::wait_for_steps() const {
+  ASSERT_TRUE(node(0).wait_for(in("run/last/state.json"), "crc32c"));
+}
+
+void NodeRuns::wait_for_restart(int number) const {
+  const auto steps_after = [&] {
+    const std::string log = contents(in("run/metrics.jsonl"));
+    const size_t at = log.find("\"restart\":" + std::to_string(number) + ",");
+    return at != log.npos && log.find("\"kind\":\"step\"", at) != log.npos;
+  };
+  ASSERT_TRUE(wait_until([&] { return steps_after() || node(0).has_ended(); }) && steps_after());
+}
+
+void NodeRuns::wait_for_further_steps(int count) const {
+  const auto steps = [&] { return metric(in("run"), "step", "step").size(); };
+  const size_t enough = steps() + size_t(count);
+  ASSERT_TRUE(wait_until([&] { return steps() >= enough || node(0).has_ended(); }) &&
+              steps() >= enough);
+}
+
+std::vector<std::string> NodeRuns::stop(const std::vector<int>& nodes) {
+  kill(node(0).pid(), SIGTERM);
+  std::vector<std::string> errors;
+  for (const int n : nodes) {
+    const Finished end = node(n).wait();
+    EXPECT_EQ(end.code, 128 + SIGTERM) << "node " << n << ": " << end.errors;
+    EXPECT_FALSE(node(n).anyone_left());
+    errors.push_back(end.errors);
+  }
+  EXPECT_TRUE(listens_on(port_)) << "the port is still taken";
+  return errors;
+}
+
+void NodeRuns::train_whole(int processes) {
+  const int64_t step = load_checkpoint(in("run")).step;
+  std::filesystem::remove_all(in("whole"));
+  go("-n " + std::to_string(processes) + " " + on_random + "--steps " + std::to_string(step) +
+     " --out whole");
+  EXPECT_EQ(metric(in("run"), "step", "step"), metric(in("whole"), "step", "step"));
+}
+
+std::string NodeRuns::name(int rank) {
+  return "rank " + std::to_string(rank) + " (node " + std::to_string(rank) + ", " +
+         name_of_machine() + ")";
+}
+
+}  // namespace bv::test

@@ -1,0 +1,48 @@
+// Runs on several machines (nodes) with --max-restarts: one launcher per node, all on this machine.
+#pragma once
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/comm/network.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+
+// On random images: until it is stopped, so that no disturbance can come too late.
+inline const std::string on_random = on_vit + "--data synthetic --batch 12 --device cpu ";
+inline const std::string endless =
+    on_random + "--steps 1000000 --save-every 2steps --resume auto --out ";
+
+class NodeRuns : public ProgramTest {
+ protected:
+  void SetUp() override { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 2"); }
+
+  void start(int node, const std::string& words);
+  void start_all(const std::string& words) {
+    for (int n = 0; n < most_; ++n) start(n, words);
+  }
+  Program& node(int n) const { return *launchers_[size_t(n)]; }
+
+  void wait_for_steps() const;
+  // Waits until this many restarts are in the run's log, and a further step.
+  void wait_for_restart(int number) const;
+  void wait_for_further_steps(int count) const;
+  // Stops the run, expects a stop's exit code on these nodes and the run's port to be free. Returns
+  // their errors.
+  std::vector<std::string> stop(const std::vector<int>& nodes);
+  // Trains `whole` to the step of the stopped run without a disturbance, and compares the logs'
+  // steps.
+  void train_whole(int processes);
+  // "rank 1 (node 1, HOST)"
+  static std::string name(int rank);
+
+  const int port_ = free_port() + 1;
+  const std::string words_ = "-n 1 " + endless + "run --max-restarts 100 ";
+  std::string nodes_ = "2";  // --nnodes
+  int most_ = 2;
+  std::array<std::unique_ptr<Program>, 4> launchers_;
+};
+
+}  // namespace bv::test
