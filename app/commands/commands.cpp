@@ -48,12 +48,12 @@ std::vector<std::string> after(const std::string& word, std::span<const Command>
 }  // namespace
 
 std::span<const Command> commands() {
-  static const Command all[] = {train_command,      recipes_command,    lint_command,
-                                preview_command,    eval_command,       predict_command,
-                                report_command,     data_split_command, data_stats_command,
-                                data_check_command, data_fetch_command, data_list_command,
-                                data_pack_command,  data_index_command, data_unpack_command,
-                                completion_command, help_command};
+  static const Command all[] = {
+      train_command,         recipes_command,    lint_command,        preview_command,
+      eval_command,          predict_command,    report_command,      data_split_command,
+      data_stats_command,    data_check_command, data_fetch_command,  data_list_command,
+      data_pack_command,     data_index_command, data_unpack_command, weights_list_command,
+      weights_fetch_command, completion_command, help_command};
   return all;
 }
 

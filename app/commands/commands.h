@@ -11,6 +11,7 @@ namespace bv {
 extern const Command train_command, recipes_command, lint_command, preview_command, eval_command,
     predict_command, report_command, completion_command, help_command;
 extern const Command data_split_command, data_stats_command, data_check_command, data_fetch_command;
+extern const Command weights_list_command, weights_fetch_command;
 extern const Command data_list_command, data_pack_command, data_index_command, data_unpack_command;
 
 std::span<const Command> commands();

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "app/commands/commands.h"
-#include "app/datasets/download.h"
+#include "app/fetch/download.h"
 #include "base/error.h"
 #include "base/other_program.h"
 #include "base/stop_signals.h"

@@ -12,8 +12,10 @@
 #include "engine/model/memory.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
+#include "engine/options/weights_name.h"
 #include "engine/setup/kernels.h"
 #include "engine/training/recording.h"
+#include "engine/weights/weights_cache.h"
 #include "models/family.h"
 
 namespace bv {
@@ -136,6 +138,7 @@ void resolve(const Options& o, std::string_view name, T& value,
 }  // namespace
 
 FinishedPlace find_finished(const std::string& given) {
+  if (names_public_weights(given)) return {.weights = given, .run = ""};
   std::error_code error;
   const fs::file_status status = fs::status(given, error);
   if (!fs::exists(status)) throw UserError(given + ": no such run folder or weights file");
@@ -165,7 +168,7 @@ TrainedModel open_trained_model(const CommandLine& line, const FinishedOptions& 
   Options& o = m.options = std::move(run.options);
   m.run_batch = run.batch;
   m.run_device = run.device;
-  m.file = read_safetensors(m.place.weights);
+  m.file = read_weights_file(m.place.weights);
   const WeightsInfo info = weights_info(m.file, m.place.weights);
   m.model = load_model_config(model_of(m.place, info, o, own.model));
   o.model = m.model.name;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/options/augmentation.h"
+#include "engine/options/weights_name.h"
 #include "models/family.h"
 
 namespace bv {
@@ -106,7 +107,9 @@ void resolve_patch_size(Options& options, const ModelConfig& model) {
 // Stores relative paths as absolute ones: a run may be resumed from another folder.
 Items stored_items(const Options& options, const OptionRow& row) {
   Items items = items_of(options, row);
-  if (!row.uses.absolute || items[0].empty() || items[0] == "synthetic") return items;
+  if (!row.uses.absolute || items[0].empty() || items[0] == "synthetic" ||
+      (row.name == "weights" && names_public_weights(items[0])))
+    return items;
   std::error_code error;
   const auto absolute = std::filesystem::absolute(items[0], error).lexically_normal();
   return error ? items : Items{absolute.string()};

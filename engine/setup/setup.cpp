@@ -9,7 +9,9 @@
 #include "base/text.h"
 #include "engine/model/plan.h"
 #include "engine/options/augmentation.h"
+#include "engine/options/weights_name.h"
 #include "engine/training/schedule.h"
+#include "engine/weights/weights_cache.h"
 #include "models/family.h"
 
 namespace bv {
@@ -216,15 +218,18 @@ std::string layer_before_head(int features) {
          " before the head";
 }
 
+constexpr const char* or_random = "; --weights none starts from random ones";
+
 // Reads --weights and the file's metadata.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
   refuse_folder(o.weights);
+  const bool from_recipe = o.source("weights") == Source::named_recipe;
   std::error_code error;
-  if (o.source("weights") == Source::named_recipe && !std::filesystem::exists(o.weights, error))
+  if (from_recipe && !names_public_weights(o.weights) && !std::filesystem::exists(o.weights, error))
     throw UserError("the recipe's weights, " + o.weights + ", aren't here; ./launcher recipes " +
-                    o.recipe + " says where they are from, --weights none starts from random ones");
-  TensorFile file = read_safetensors(o.weights);
+                    o.recipe + " says where they are from" + or_random);
+  TensorFile file = read_weights_file(o.weights, from_recipe ? or_random : "");
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
     throw UserError(o.weights + ": weights of " + *info.model + ", not of " + model.name);

@@ -1,0 +1,88 @@
+#include "app/fetch/fetch_weights.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/fetch/download.h"
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/text.h"
+#include "engine/console/progress_line.h"
+#include "engine/files/safetensors.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string user_name(uid_t id) {
+  const passwd* const user = getpwuid(id);
+  return user ? user->pw_name : "user " + std::to_string(id);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw WriteError("create", folder, error.value());
+}
+
+std::string url_of(const PublicWeights& w, std::string mirror) {
+  while (mirror.ends_with('/')) mirror.pop_back();
+  return mirror.empty() ? w.url() : mirror + w.path;
+}
+
+// Checks a file that was there before this command.
+std::string checked(const PublicWeights& w, const std::string& path) {
+  const std::string sha256 = sha256_of(path);
+  if (!sha256.starts_with(w.sha256))
+    throw RunError(path + ": its SHA-256 is " + sha256 + ", not " + w.sha256 +
+                   (w.verified() ? "" : "...") + "; delete it and fetch it again");
+  return sha256;
+}
+
+}  // namespace
+
+void refuse_foreign_cache(const fs::path& cache) {
+  std::error_code error;
+  fs::path there = fs::absolute(cache, error);
+  while (there.has_relative_path() && !fs::exists(there, error)) there = there.parent_path();
+  struct stat status {};
+  if (stat(there.c_str(), &status) != 0 || status.st_uid == geteuid()) return;
+  throw UserError(there.string() + " belongs to " + user_name(status.st_uid) + ", this is " +
+                  user_name(geteuid()) +
+                  ": --cache DIR names another folder, BAREVISION_CACHE for "
+                  "all commands");
+}
+
+std::optional<FetchedWeights> fetch_weights(const PublicWeights& w, const fs::path& cache,
+                                            const std::string& mirror) {
+  FetchedWeights result{.path = cache / w.file};
+  const std::string url = url_of(w, mirror);
+  std::error_code error;
+  if (fs::exists(result.path, error)) {
+    result.sha256 = checked(w, result.path);
+  } else
+    try {
+      make_folder(fs::path(result.path).parent_path());
+      ProgressLine progress;
+      const auto show = [&](uint64_t bytes) {
+        progress.show(url + ": " + std::to_string(bytes >> 20) + " of about " +
+                      std::to_string(w.mib) + " MiB");
+      };
+      const auto sha256 = download(
+          {.url = url, .sha256 = w.sha256, .path = result.path + ".part", .into = result.path},
+          show);
+      if (!sha256) return {};
+      result.sha256 = *sha256;
+      result.downloaded = true;
+    } catch (const TransferError& e) {
+      throw RunError(std::string(e.what()) + "; by hand: put " + w.url() + " at " + result.path);
+    } catch (const RunError& e) {
+      throw RunError(std::string(e.what()) + "; --cache DIR names another folder");
+    }
+  result.tensors = read_safetensors(result.path).tensors.size();
+  return result;
+}
+
+}  // namespace bv
