@@ -1,4 +1,4 @@
-// CRC-32C by tables, eight bytes per step ("slicing by 8", Kounavis & Berry 2005): table k holds
+// CRCs by tables, eight bytes per step ("slicing by 8", Kounavis & Berry 2005): table k holds
 // the contribution of a byte that is followed by k more.
 #include "base/checksum.h"
 
@@ -13,8 +13,7 @@ static_assert(std::endian::native == std::endian::little);
 
 using Tables = std::array<std::array<uint32_t, 256>, 8>;
 
-constexpr Tables make_tables() {
-  constexpr uint32_t polynomial = 0x82f63b78;  // bits reversed
+constexpr Tables make_tables(uint32_t polynomial) {  // with its bits reversed
   Tables tables{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
@@ -27,11 +26,9 @@ constexpr Tables make_tables() {
   return tables;
 }
 
-constexpr Tables tables = make_tables();
+constexpr Tables castagnoli = make_tables(0x82f63b78), ethernet = make_tables(0xedb88320);
 
-}  // namespace
-
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+uint32_t crc(const Tables& tables, std::span<const std::byte> bytes, uint32_t before) {
   uint32_t crc = ~before;
   const std::byte* p = bytes.data();
   size_t n = bytes.size();
@@ -44,6 +41,15 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
   }
   for (; n; --n, ++p) crc = (crc >> 8) ^ tables[0][(crc ^ uint32_t(*p)) & 255];
   return ~crc;
+}
+
+}  // namespace
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before) {
+  return crc(castagnoli, bytes, before);
+}
+uint32_t crc32(std::span<const std::byte> bytes, uint32_t before) {
+  return crc(ethernet, bytes, before);
 }
 
 }  // namespace bv

@@ -9,5 +9,7 @@ namespace bv {
 
 // The checksum of `bytes`, continuing from the checksum of the bytes before them.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+// The same with the polynomial of PNG and zip.
+uint32_t crc32(std::span<const std::byte> bytes, uint32_t before = 0);
 
 }  // namespace bv

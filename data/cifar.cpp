@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "data/folder_scan.h"
-#include "data/pickle.h"
+#include "data/numpy_pickle.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -89,7 +89,7 @@ struct RecordFile {
 constexpr uint64_t max_records = uint64_t{10} * 1000 * 1000;
 
 RecordFile read_pickled(const Form& form, const std::string& path) {
-  const Pickle pickle(path, read_file(path, max_records * form.record_bytes()));
+  const Pickle pickle = read_numpy_pickle(path, max_records * form.record_bytes());
   const auto refuse = [&](const std::string& why) {
     throw DataError(path + ": " + why + "; is it a " + form.name + " file?");
   };
@@ -196,7 +196,7 @@ std::vector<std::string> listed_names(const std::string& path) {
 }
 
 std::vector<std::string> pickled_names(const Form& form, const std::string& path) {
-  const Pickle pickle(path, read_file(path, max_meta_bytes));
+  const Pickle pickle = read_numpy_pickle(path, max_meta_bytes);
   const PickleValue* const list = pickle.member(form.names);
   std::vector<std::string> names;
   for (size_t i = 0; list && list->kind == PickleValue::list && i < list->items.size(); ++i)

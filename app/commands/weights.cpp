@@ -102,7 +102,8 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
   if (by_default) refuse_foreign_cache(cache);
   const char* const mirror = std::getenv("BAREVISION_MIRROR");
   std::printf("%s: %s of %d pixels, about %d MiB%s; licence: %s; source: %s\n", w.name.c_str(),
-              w.info.model->c_str(), *w.info.image_size, w.mib, w.verified() ? "" : ", unverified", w.licence.c_str(), w.page.c_str());
+              w.info.model->c_str(), *w.info.image_size, w.mib, w.verified() ? "" : ", unverified",
+              w.licence.c_str(), w.page.c_str());
   std::fflush(stdout);
   catch_stop_signals();
   const auto fetched = fetch_weights(w, cache, o.mirror.empty() && mirror ? mirror : o.mirror);

@@ -9,7 +9,7 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "engine/console/progress_line.h"
-#include "engine/files/safetensors.h"
+#include "engine/files/torch/torch_file.h"
 
 namespace bv {
 namespace {
@@ -81,7 +81,7 @@ std::optional<FetchedWeights> fetch_weights(const PublicWeights& w, const fs::pa
     } catch (const RunError& e) {
       throw RunError(std::string(e.what()) + "; --cache DIR names another folder");
     }
-  result.tensors = read_safetensors(result.path).tensors.size();
+  result.tensors = read_tensor_file(result.path).tensors.size();
   return result;
 }
 

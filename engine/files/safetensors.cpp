@@ -4,66 +4,26 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 
 #include "base/json.h"
 #include "base/text.h"
+#include "engine/files/element_types.h"
 
 namespace bv {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "the format's data is little-endian");
 
 constexpr uint64_t length_bytes = 8;
 constexpr size_t max_dimensions = 16;
 constexpr uint64_t max_header_bytes = 100'000'000;  // the limit of the safetensors library
 
-using Read = std::function<void(uint64_t offset, std::span<std::byte> out)>;
-
-float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t(bits) << 16); }
-
-template <class T>
-float to_float(T x) {
-  return float(x);
-}
-
-// Reads in chunks, so that converting needs no second copy of a tensor.
-template <class T, float (*convert)(T)>
-void read_converted(const Read& read, uint64_t offset, std::span<float> out) {
-  std::vector<T> chunk(std::min<size_t>(out.size(), 1 << 16));
-  while (!out.empty()) {
-    const auto part = std::span(chunk).first(std::min(chunk.size(), out.size()));
-    read(offset, std::as_writable_bytes(part));
-    for (size_t i = 0; i < part.size(); ++i) out[i] = convert(part[i]);
-    out = out.subspan(part.size());
-    offset += part.size_bytes();
-  }
-}
-
-void read_f32(const Read& read, uint64_t offset, std::span<float> out) {
-  read(offset, std::as_writable_bytes(out));
-}
-
-struct FileDType {
-  std::string_view name;
-  uint64_t bytes;  // per element
-  void (*read)(const Read&, uint64_t offset, std::span<float> out);
-};
-constexpr FileDType dtypes[] = {{"F64", 8, read_converted<double, to_float>},
-                                {"F32", 4, read_f32},
-                                {"F16", 2, read_converted<_Float16, to_float>},
-                                {"BF16", 2, read_converted<uint16_t, from_bf16>},
-                                {"I64", 8, read_converted<int64_t, to_float>}};
-
 struct TensorEntry {
   std::string name;
-  const FileDType* dtype = nullptr;
+  const ElementType* dtype = nullptr;
   std::vector<int64_t> shape;
   uint64_t begin = 0, end = 0;  // bytes, counted from the end of the header
 };
@@ -164,8 +124,8 @@ class HeaderReader final : public JsonEvents {
   void finish_tensor() {
     if (seen_ != std::set<std::string>{"dtype", "shape", "data_offsets"} || offsets_.size() != 2)
       fail_tensor("needs a dtype, a shape and two data_offsets, and nothing else");
-    tensor_.dtype = std::ranges::find(dtypes, dtype_, &FileDType::name);
-    if (tensor_.dtype == std::end(dtypes))
+    tensor_.dtype = find_element_type(dtype_);
+    if (!tensor_.dtype)
       throw UserError(path_ + ": tensor '" + printable(tensor_.name) + "' is of dtype " +
                       printable(dtype_) + "; F64, F32, F16, BF16 and I64 can be read");
     tensor_.begin = offsets_[0];
@@ -248,7 +208,7 @@ bool begins_like_a_picture(uint64_t first) {
   return (first & 0xffffff) == 0xffd8ff || first == 0x0a1a0a0d474e5089;
 }
 
-TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& path) {
+TensorFile read_from(const ReadBytes& read, uint64_t file_bytes, const std::string& path) {
   uint64_t header_bytes = 0;
   if (file_bytes < length_bytes)
     throw UserError(path + ": not a .safetensors file: " + std::to_string(file_bytes) +
@@ -284,7 +244,7 @@ TensorFile read_from(const Read& read, uint64_t file_bytes, const std::string& p
 }  // namespace
 
 TensorFile parse_safetensors(std::span<const std::byte> file, const std::string& path) {
-  const Read read = [file](uint64_t offset, std::span<std::byte> out) {
+  const ReadBytes read = [file](uint64_t offset, std::span<std::byte> out) {
     if (!out.empty()) std::memcpy(out.data(), file.data() + offset, out.size());
   };
   return read_from(read, file.size(), path);
@@ -292,7 +252,9 @@ TensorFile parse_safetensors(std::span<const std::byte> file, const std::string&
 
 TensorFile read_safetensors(const std::string& path) {
   const InputFile file(path);
-  const Read read = [&file](uint64_t offset, std::span<std::byte> out) { file.read(offset, out); };
+  const ReadBytes read = [&file](uint64_t offset, std::span<std::byte> out) {
+    file.read(offset, out);
+  };
   return read_from(read, file.size(), path);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/files/torch/torch_file.h"
 #include "engine/options/weights_name.h"
 
 namespace bv {
@@ -40,7 +41,7 @@ std::string path_of_weights(const std::string& given, const std::string& otherwi
 
 TensorFile read_weights_file(const std::string& given, const std::string& otherwise) {
   const std::string path = path_of_weights(given, otherwise);
-  TensorFile file = read_safetensors(path);
+  TensorFile file = read_tensor_file(path);
   if (path != given) file.metadata.merge(weights_metadata(find_public_weights(given).info));
   return file;
 }

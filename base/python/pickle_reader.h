@@ -1,0 +1,68 @@
+// The machine that reads a pickle, for those who define a PickleKind: instructions push values onto
+// a stack. Values are named by number, as push() moves them.
+#pragma once
+#include <initializer_list>
+#include <unordered_map>
+
+#include "base/python/pickle.h"
+
+namespace bv {
+
+class PickleReader {
+ public:
+  PickleReader(Pickle& result, const PickleKind& kind)
+      : out_(result), kind_(kind), file_(result.file_) {}
+  void run();
+
+  PickleValue& value(uint32_t id) { return out_.values_[id]; }
+  uint32_t push(PickleValue);                             // returns its number
+  void push_again(uint32_t id) { stack_.push_back(id); }  // what was popped
+  bool is_name(uint32_t id, size_t name) const;
+  bool is_text(uint32_t id, std::initializer_list<std::string_view> texts) const;
+  // The items of a tuple, which must have so many; "other arguments than numpy's".
+  std::vector<uint32_t> arguments(uint32_t id, size_t count, const char* whose);
+  std::string_view keep(std::string bytes);                      // while the Pickle exists
+  [[noreturn]] void refuse(const std::string& why) const;        // and the advice
+  [[noreturn]] void refuse_here(const std::string& what) const;  // names the byte and the owner
+  [[noreturn]] void refuse_size(const std::string& what) const;  // names the byte
+
+ private:
+  using Kind = PickleValue::Kind;
+
+  void step(uint64_t op);
+
+  // Bytes after an instruction.
+  std::string_view taken(uint64_t bytes);
+  uint64_t number(size_t bytes);  // little-endian
+  int64_t long_number();
+  std::string_view line();
+
+  void push_text(uint64_t bytes) { push({.kind = Kind::text, .bytes = taken(bytes)}); }
+  void push_number(int64_t value) { push({.kind = Kind::integer, .number = value}); }
+  void push_tuple(std::vector<uint32_t> items);
+  void push_name(std::string_view module, std::string_view name);
+  uint32_t pop();
+  std::vector<uint32_t> pop(size_t count);
+  std::vector<uint32_t> pop_to_mark();
+  PickleValue& top(Kind);
+  void extend(Kind, const std::vector<uint32_t>& items);
+
+  // Memory, by number.
+  void put(uint64_t number);
+  void get(uint64_t number);
+
+  void call();
+  void build();
+  void load_persistent();
+
+  Pickle& out_;
+  const PickleKind& kind_;
+  std::span<const uint8_t> file_;
+  size_t at_ = 0, next_ = 0;  // of the instruction; of what follows
+  std::vector<uint32_t> stack_;
+  std::vector<size_t> marks_;  // stack sizes
+  std::unordered_map<uint64_t, uint32_t> memo_;
+  bool stopped_ = false;
+};
+
+}  // namespace bv

@@ -1,0 +1,23 @@
+// The pickle in a file of torch.save: dictionaries of tensors, which name where their numbers are.
+#pragma once
+#include <cstddef>
+
+#include "base/python/pickle.h"
+#include "engine/files/element_types.h"
+
+namespace bv {
+
+// A tensor's items are the storage, the offset in it, the sizes and the strides; a storage's the
+// name of its type, its key and its number of elements.
+extern const PickleKind torch_kind;
+struct TensorItems {
+  enum : size_t { storage, offset, sizes, strides };
+};
+struct StorageItems {
+  enum : size_t { type, key, count };
+};
+
+// Of a storage's type, a name.
+const ElementType& element_type_of(const PickleValue& name);
+
+}  // namespace bv
