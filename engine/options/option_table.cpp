@@ -280,13 +280,15 @@ constexpr OptionRow machine_rows[] = {
      "number of processes on this machine; default: one per visible GPU, else 1", between(1, 1024),
      named_or_resume, 'n'},
     {"min_nproc", "N", of<&O::min_nproc>,
-     "on one machine: the run may have fewer processes than -n, at least N, if there are fewer GPUs "
+     "on one machine: the run may have fewer processes than -n, at least N, if there are fewer "
+     "GPUs "
      "or, with --max-restarts, if one fails twice in a row before its first step; the batch stays; "
      "default: as many as -n",
      between(1, 1024), this_time},
     {"nnodes", "N|MIN:MAX", of<&O::nnodes>,
      "number of machines (nodes): start the launcher on each, with its --node-rank and the same "
-     "-n; MIN:MAX, like 2:4: the run starts once MAX have come, or MIN and none after them for half "
+     "-n; MIN:MAX, like 2:4: the run starts once MAX have come, or MIN and none after them for "
+     "half "
      "of --timeout, and with --max-restarts again with those that are left or come back; the batch "
      "stays, each process's share of it changes",
      any, this_time},
