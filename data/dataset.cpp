@@ -26,7 +26,7 @@ std::string way_to_cifar(const std::string& path) {
   const std::string name = lower_case(path);
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
   if (has("cifar100") || has("cifar-100"))
-    return "; CIFAR-100 is " + cifar_archive("CIFAR-100") + ", to be unpacked";
+    return "; ./launcher data fetch cifar100 downloads CIFAR-100";
   return has("cifar") ? "; ./launcher data fetch cifar10 downloads CIFAR-10" : "";
 }
 

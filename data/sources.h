@@ -27,9 +27,6 @@ std::unique_ptr<Dataset> image_files(std::string root, std::vector<ImageFile>);
 
 std::string lower_case(std::string text);
 
-inline std::string cifar_archive(const std::string& name) {
-  return lower_case(name) + "-binary.tar.gz of www.cs.toronto.edu/~kriz/cifar.html";
-}
 // "CIFAR-10" or "CIFAR-100" if the folder has files of these; or empty.
 std::string cifar_name(const std::string& folder);
 // The folder with CIFAR's files: the path, or the only folder in it; empty: neither is.

@@ -33,7 +33,7 @@ packages := $(if $(shell command -v $(CXX)),,g++) \
 optional_packages := $(if $(call have,jpeglib.h),,libjpeg-dev) $(if $(call have,webp/demux.h),,libwebp-dev) \
   $(if $(call have,tiffio.h),,libtiff-dev) $(if $(call have,sodium.h),,libsodium-dev) \
   $(if $(call have,google/protobuf/message_lite.h),,libprotobuf-dev) $(if $(PROTOC),,protobuf-compiler) $(if $(call have,gtest/gtest.h),,libgtest-dev) \
-  $(if $(shell command -v curl),,curl ca-certificates)
+  $(if $(shell command -v curl),,curl ca-certificates) $(if $(shell command -v unzip),,unzip)
 packages := $(strip $(packages))
 optional_packages := $(strip $(optional_packages))
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "app/commands/commands.h"
 #include "app/fetch/download.h"
@@ -19,15 +20,20 @@ namespace {
 
 struct KnownSet {
   std::string_view name, folder;  // folder: its top folder in the archive
-  std::string_view url, sha256;   // as listed by TensorFlow Datasets
+  std::string_view url, sha256;   // as listed by TensorFlow Datasets; empty: nobody has recorded it
   uint64_t bytes;
 };
 constexpr KnownSet known_sets[] = {
     {"cifar10", "cifar-10-batches-bin", "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
      "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171},
+    {"cifar100", "cifar-100-binary", "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+     "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", 168513733},
     {"flowers", "flower_photos",
      "https://storage.googleapis.com/download.tensorflow.org/example_images/flower_photos.tgz",
      "4c54ace7911aaffe13a365c34f650e71dd5bf1be0a58b464e5a7183e3e595d9c", 228813984},
+    {"seedlings", "NonsegmentedV2",
+     "https://vision.eng.au.dk/?download=/data/WeedData/NonsegmentedV2.zip", "",
+     uint64_t{1700} * 1000 * 1000},
 };
 
 struct FetchOptions {
@@ -35,11 +41,13 @@ struct FetchOptions {
 };
 constexpr OptionRow rows[] = {
     positional(
-        "set", "cifar10|flowers", field<&FetchOptions::set>,
-        "CIFAR-10 (60000 images of 32x32, 10 classes, 162 MiB to fetch), or TensorFlow's flower "
-        "photos (3670 in 5 classes, 218 MiB)"),
-    positional("dir", "[DIR]", field<&FetchOptions::dir>,
-               "new folder for it; default: the archive's, cifar-10-batches-bin or flower_photos"),
+        "set", "cifar10|cifar100|flowers|seedlings", field<&FetchOptions::set>,
+        "CIFAR-10 or CIFAR-100 (60000 images of 32x32, 10 or 100 classes, 162 MiB to fetch), "
+        "TensorFlow's flower photos (3670 in 5 classes, 218 MiB), or V2 Plant Seedlings (5539 in "
+        "12 classes, 1.7 GB, CC BY-SA 4.0; unverified: nobody has recorded its SHA-256 here)"),
+    positional(
+        "dir", "[DIR]", field<&FetchOptions::dir>,
+        "new folder for it; default: the archive's: cifar-10-batches-bin, flower_photos, ..."),
     {"url", "URL", field<&FetchOptions::url>, "another URL of the archive"},
     {"sha256", "SUM", field<&FetchOptions::sha256>, "checksum of that archive, if it differs"}};
 
@@ -63,14 +71,37 @@ std::string require_sha256(std::string text) {
 
 std::string mib(uint64_t bytes) { return format_number(double(bytes >> 20)); }
 
+bool is_zip(const std::string& archive) {
+  char first[2] = {};
+  std::ifstream(archive, std::ios::binary).read(first, sizeof first);
+  return first[0] == 'P' && first[1] == 'K';
+}
+
+// Moves what is in the only folder in `folder` up into it.
+void leave_out_top(const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  const std::vector<fs::path> all(fs::directory_iterator(folder), {});
+  if (all.size() != 1 || !fs::is_directory(fs::symlink_status(all[0]))) return;
+  const fs::path top = folder / ".top";  // another name than those in it
+  fs::rename(all[0], top);
+  for (const fs::path& inner : std::vector<fs::path>(fs::directory_iterator(top), {}))
+    fs::rename(inner, folder / inner.filename());
+  fs::remove(top);
+}
+
 // Unpacks the archive without its top folder. False if a stop signal came.
 bool unpack(const std::string& archive, const std::filesystem::path& folder) {
-  const ProgramEnd end = run_to_end({"tar", "--extract", "--file", archive, "--directory", folder,
-                                     "--strip-components", "1", "--no-same-owner"},
-                                    [] { return stop_signal() == 0; });
+  const bool zip = is_zip(archive);
+  const std::vector<std::string> words =
+      zip ? std::vector<std::string>{"unzip", "-q", "-o", archive, "-d", folder}
+          : std::vector<std::string>{
+                "tar",  "--extract",          "--file", archive,          "--directory",
+                folder, "--strip-components", "1",      "--no-same-owner"};
+  const ProgramEnd end = run_to_end(words, [] { return stop_signal() == 0; });
   if (stop_signal()) return false;
   if (end.code != 0)
     throw RunError("can't unpack " + archive + ": " + split(end.output + "\n", '\n')[0]);
+  if (zip) leave_out_top(folder);
   return true;
 }
 
@@ -89,24 +120,29 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
   const KnownSet& set = require_set(o.set);
   const std::string dir = o.dir.empty() ? std::string(set.folder) : o.dir;
   Download archive{.url = o.url.empty() ? std::string(set.url) : o.url,
-                   .sha256 = require_sha256(o.sha256.empty() ? std::string(set.sha256) : o.sha256),
+                   .sha256 = o.sha256.empty() ? std::string(set.sha256) : require_sha256(o.sha256),
                    .path = dir + ".download"};
   const std::string of_bytes = o.sha256.empty() ? " of " + mib(set.bytes) : "";
   catch_stop_signals();
   NewFolder folder("DIR", dir);
+  std::string unverified;
   {
     ProgressLine progress;
     const auto show = [&](uint64_t bytes) {
       progress.show(archive.url + ": " + mib(bytes) + of_bytes + " MiB");
     };
-    if (!download(archive, show) || !unpack(archive.path, folder.place()))
-      return 128 + stop_signal();
+    const auto sha256 = download(archive, show);
+    if (!sha256) return 128 + stop_signal();
+    if (archive.sha256.empty())
+      unverified =
+          "unverified: SHA-256 " + *sha256 + ", with which nothing is recorded to compare\n";
+    if (!unpack(archive.path, folder.place())) return 128 + stop_signal();
   }
   const std::string contents = contents_of(folder.place(), archive.url);
   folder.finish();
   std::filesystem::remove(archive.path);
-  std::printf("%s: %s\ntrain on it: %s MODEL --data %s\n", dir.c_str(), contents.c_str(),
-              own_command().c_str(), dir.c_str());
+  std::printf("%s%s: %s\ntrain on it: %s MODEL --data %s\n", unverified.c_str(), dir.c_str(),
+              contents.c_str(), own_command().c_str(), dir.c_str());
   return 0;
 }
 
@@ -114,7 +150,7 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
 
 constinit const Command data_fetch_command = {
     .name = "data fetch",
-    .usage = "cifar10|flowers [DIR] [--url URL [--sha256 SUM]]",
+    .usage = "cifar10|cifar100|flowers|seedlings [DIR] [--url URL [--sha256 SUM]]",
     .summary =
         "download a public data set by curl, check it and unpack it; an interrupted download is "
         "resumed",

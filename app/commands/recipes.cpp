@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "engine/options/help.h"
 #include "engine/options/named_recipe.h"
+#include "engine/options/weights_name.h"
 
 namespace bv {
 
@@ -57,6 +58,12 @@ std::string explanation(const NamedRecipe& recipe) {
       text += "  " + wrap(flags, 2, 2, width) + "\n";
     text += "      " + wrap(part.comment, 6, 6, width) + "\n";
   }
+  const auto weights = recipe.values.find("weights");
+  if (weights != recipe.values.end() && names_public_weights(weights->second[0]))
+    text += "\n" +
+            wrap(as_called("its weights: ./launcher weights fetch " + weights->second[0]), 0, 2,
+                 width) +
+            "\n";
   return text;
 }
 

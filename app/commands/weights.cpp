@@ -108,9 +108,10 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
   catch_stop_signals();
   const auto fetched = fetch_weights(w, cache, o.mirror.empty() && mirror ? mirror : o.mirror);
   if (!fetched) return 128 + stop_signal();
-  std::printf("%s\n%s: %s, %zu tensors\ntrain from it: %s%s %s --data PATH --weights %s\n",
+  std::printf("%s\n%s: %s, %s\ntrain from it: %s%s %s --data PATH --weights %s\n",
               about_checksum(w, fetched->sha256).c_str(),
-              fetched->downloaded ? "saved" : "was there", fetched->path.c_str(), fetched->tensors,
+              fetched->downloaded ? "saved" : "was there", fetched->path.c_str(),
+              counted(static_cast<int64_t>(fetched->tensors), "tensor").c_str(),
               o.cache.empty() ? "" : ("BAREVISION_CACHE=" + shell_word(o.cache) + " ").c_str(),
               own_command().c_str(), w.info.model->c_str(), w.name.c_str());
   return 0;

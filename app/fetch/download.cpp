@@ -55,7 +55,8 @@ class PartialFile {
 
  private:
   void open_again() {
-    file_.emplace(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    // curl inherits it, so that the lock lasts while a curl writes that has outlived this process.
+    file_.emplace(open(path_.c_str(), O_RDWR | O_CREAT, 0666));
     if (!*file_) throw WriteError("write", path_, errno);
   }
   bool is_at_path() const {
@@ -169,6 +170,12 @@ std::optional<std::string> download(const Download& d,
     throw TransferError(d.url + ": its SHA-256 is " + sha256 + ", not " + d.sha256 +
                         (d.sha256.size() < 64 ? "..." : "") +
                         "; it was damaged on its way, or is another file");
+  }
+  try {
+    if (d.check) d.check();
+  } catch (const UserError& e) {
+    file.empty();
+    throw TransferError(d.url + ": " + e.what());
   }
   if (!d.into.empty()) file.rename_to(d.into);
   return sha256;

@@ -21,10 +21,12 @@ struct Download {
   // What the complete file is renamed to; another process that downloads it is waited for. Empty:
   // it stays at `path`, and another process there is an error.
   std::string into = {};
+  // Throws UserError if the complete file is of no use.
+  std::function<void()> check = {};
 };
 // The file's SHA-256 once it is complete and begins with Download::sha256; nothing if a stop signal
-// came. After a stop signal or a broken transfer the partial file stays, to be resumed; after a
-// wrong checksum it is removed. Calls `progress` ten times a second with the
+// came. After a stop signal or a broken transfer the partial file stays, to be resumed; one with a
+// wrong checksum, or of no use, is removed. Calls `progress` ten times a second with the
 // bytes so far.
 std::optional<std::string> download(const Download&,
                                     const std::function<void(uint64_t bytes)>& progress);

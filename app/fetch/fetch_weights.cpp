@@ -57,31 +57,36 @@ void refuse_foreign_cache(const fs::path& cache) {
 
 std::optional<FetchedWeights> fetch_weights(const PublicWeights& w, const fs::path& cache,
                                             const std::string& mirror) {
-  FetchedWeights result{.path = cache / w.file};
-  const std::string url = url_of(w, mirror);
+  const std::string path = cache / w.file, url = url_of(w, mirror);
+  FetchedWeights result{.path = path, .sha256 = {}};
   std::error_code error;
-  if (fs::exists(result.path, error)) {
-    result.sha256 = checked(w, result.path);
-  } else
-    try {
-      make_folder(fs::path(result.path).parent_path());
-      ProgressLine progress;
-      const auto show = [&](uint64_t bytes) {
-        progress.show(url + ": " + std::to_string(bytes >> 20) + " of about " +
-                      std::to_string(w.mib) + " MiB");
-      };
-      const auto sha256 = download(
-          {.url = url, .sha256 = w.sha256, .path = result.path + ".part", .into = result.path},
-          show);
-      if (!sha256) return {};
-      result.sha256 = *sha256;
-      result.downloaded = true;
-    } catch (const TransferError& e) {
-      throw RunError(std::string(e.what()) + "; by hand: put " + w.url() + " at " + result.path);
-    } catch (const RunError& e) {
-      throw RunError(std::string(e.what()) + "; --cache DIR names another folder");
-    }
-  result.tensors = read_tensor_file(result.path).tensors.size();
+  if (fs::exists(path, error)) {
+    result.sha256 = checked(w, path);
+    result.tensors = read_tensor_file(path).tensors.size();
+    return result;
+  }
+  const std::string part = path + ".part";
+  const Download download_of_it = {
+      .url = url, .sha256 = w.sha256, .path = part, .into = path, .check = [&] {
+        result.tensors = read_tensor_file(part).tensors.size();
+      }};
+  ProgressLine progress;
+  const auto show = [&](uint64_t bytes) {
+    progress.show(url + ": " + std::to_string(bytes >> 20) + " of about " + std::to_string(w.mib) +
+                  " MiB");
+  };
+  try {
+    make_folder(fs::path(path).parent_path());
+    const auto sha256 = download(download_of_it, show);
+    if (!sha256) return {};
+    result.sha256 = *sha256;
+  } catch (const TransferError& e) {
+    throw RunError(std::string(e.what()) + "; by hand: put " + w.url() + " at " + path);
+  } catch (const RunError& e) {
+    throw RunError(std::string(e.what()) + "; --cache DIR names another folder");
+  }
+  result.downloaded = result.tensors > 0;
+  if (!result.downloaded) result.tensors = read_tensor_file(path).tensors.size();
   return result;
 }
 

@@ -11,7 +11,7 @@ namespace bv {
 struct FetchedWeights {
   std::string path, sha256;
   size_t tensors = 0;
-  bool downloaded = false;  // false: it was there
+  bool downloaded = false;  // by this process
 };
 
 // Nothing if a stop signal came. `mirror`: a URL in place of the host; empty: none. Throws UserError

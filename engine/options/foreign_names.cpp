@@ -51,7 +51,8 @@ constexpr Foreign foreign[] = {
     {" --num-chunks --num-model-chunks --virtual-pipeline-model-parallel-size ", "--chunks"},
     {" --initial-checkpoint --finetune --pretrained-path --init-weights ",
      "--weights FILE.safetensors"},
-    {" --pretrained ", "--weights FILE.safetensors, which timm's and torchvision's pages offer"},
+    {" --pretrained ",
+     "--weights NAME; ./launcher weights list has the names of timm's and torchvision's"},
     {" --output --output-dir --save-dir --log-dir ", "--out"},
     {" --experiment --name ", "--out runs/NAME"},
     {" --checkpoint-hist ", "--keep"},
@@ -225,8 +226,9 @@ std::string advice_for_foreign_model(const std::string& name) {
     text += defaults ? " (" + flags + " are its defaults)" : " " + flags;
   }
   if (part[5].matched)
-    text += "; its weights: --weights FILE, the model.safetensors of huggingface.co/timm/" +
-            part[1].str();
+    text += "; its weights: --weights timm/" + part[1].str() +
+            " if ./launcher weights list has it, " +
+            "or FILE, the model.safetensors of huggingface.co/timm/" + part[1].str();
   return text;
 }
 

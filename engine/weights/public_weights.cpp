@@ -92,6 +92,8 @@ std::vector<PublicWeights> parse_public_weights(std::string_view text, const std
 std::vector<PublicWeights> public_weights() {
   const std::filesystem::path folder = models_folder() / "weights";
   std::vector<PublicWeights> all;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return all;
   for (const std::string& file : json_files_in(folder)) {
     const std::string path = folder / (file + ".json");
     for (PublicWeights& w : parse_public_weights(read_text_file(path), path))

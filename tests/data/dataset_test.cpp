@@ -359,8 +359,7 @@ TEST(Dataset, RefusedCifar100) {
   fs::remove(folder / "fine_label_names.txt");
   refused("fine_label_names.txt: missing; it names the classes of CIFAR-100");
   expect_refused({.path = folder / "cifar100"},
-                 {"no such folder; CIFAR-100 is cifar-100-binary.tar.gz of "
-                  "www.cs.toronto.edu/~kriz/cifar.html"});
+                 {"no such folder; ./launcher data fetch cifar100 downloads CIFAR-100"});
 }
 
 TEST(Dataset, BuiltinMosaics) {

@@ -161,9 +161,9 @@ TEST_F(DataFetch, OfMistakes) {
     return end.errors;
   };
   EXPECT_EQ(error("data fetch cifar-10"),
-            "data fetch: no set 'cifar-10' is known; there are cifar10, flowers (did you mean "
-            "cifar10?)\n");
-  EXPECT_TRUE(has(error("data fetch"), "data fetch needs cifar10|flowers"));
+            "data fetch: no set 'cifar-10' is known; there are cifar10, cifar100, flowers, "
+            "seedlings (did you mean cifar10?)\n");
+  EXPECT_TRUE(has(error("data fetch"), "data fetch needs cifar10|cifar100|flowers|seedlings"));
   EXPECT_EQ(error("data fetch flowers --sha256 12"),
             "--sha256 12: must be 64 hexadecimal digits\n");
   const Finished end =

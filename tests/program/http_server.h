@@ -19,7 +19,7 @@ struct Answer {
   int status = 200;                // other answers have no body
   bool ranges = true;              // false: ignores requested ranges
   size_t cut = std::string::npos;  // breaks off after so many bytes of the body
-  bool hang = false;               // keeps the connection open after that
+  bool hang = false;               // keeps the connection open after that, until release()
 };
 
 class HttpServer {
@@ -43,7 +43,14 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_) + "/set.tar.gz"; }
+  std::string place() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string url() const { return place() + "/set.tar.gz"; }
+  // The rest of what hangs is sent.
+  void release() { released_ = true; }
+  std::vector<std::string> paths() const {
+    const std::lock_guard lock(mutex_);
+    return paths_;
+  }
   // The first bytes of the ranges requested so far.
   std::vector<size_t> begins() const {
     const std::lock_guard lock(mutex_);
@@ -67,9 +74,13 @@ class HttpServer {
         if (n <= 0) break;
         request.append(text, size_t(n));
       }
-      const Answer answer = next(begin_of(request));
-      send_all(client.fd(), response(answer, begin_of(request)));
-      while (answer.hang && !stop_) usleep(1000);
+      const Answer answer = next(request);
+      const std::string whole = response(answer, begin_of(request));
+      const size_t head = whole.find("\r\n\r\n") + 4;
+      const size_t sent = answer.cut < whole.size() - head ? head + answer.cut : whole.size();
+      send_all(client.fd(), whole.substr(0, sent));
+      while (answer.hang && !stop_ && !released_ && !readable(client.fd())) usleep(1000);
+      if (answer.hang && released_) send_all(client.fd(), whole.substr(sent));
     }
   }
   static size_t begin_of(const std::string& request) {
@@ -80,9 +91,11 @@ class HttpServer {
       std::from_chars(&request[at + header.size()], request.data() + request.size(), begin);
     return begin;
   }
-  Answer next(size_t begin) {
+  Answer next(const std::string& request) {
     const std::lock_guard lock(mutex_);
-    begins_.push_back(begin);
+    begins_.push_back(begin_of(request));
+    const size_t path = request.find(' ') + 1;
+    paths_.push_back(request.substr(path, request.find(' ', path) - path));
     return answers_[std::min(begins_.size(), answers_.size()) - 1];
   }
   std::string response(const Answer& answer, size_t begin) const {
@@ -101,8 +114,7 @@ class HttpServer {
       body = body_.substr(from);
     }
     return "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + more +
-           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-           body.substr(0, answer.cut);
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   static void send_all(int fd, std::string text) {
     while (!text.empty()) {
@@ -116,9 +128,10 @@ class HttpServer {
   std::vector<Answer> answers_;
   Socket listening_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   int port_ = 0;
-  std::atomic<bool> stop_ = false;
+  std::atomic<bool> stop_ = false, released_ = false;
   mutable std::mutex mutex_;
   std::vector<size_t> begins_;
+  std::vector<std::string> paths_;
   std::thread thread_;
 };
 

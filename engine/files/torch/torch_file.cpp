@@ -84,11 +84,12 @@ class TorchFile {
     if (!storage.type) {
       const std::string name = prefix_ + "data/" + key;
       const ZipMember* const member = archive_.find(name);
-      if (!member) refuse("needs '" + name + "', which the archive lacks");
+      if (!member) refuse("needs '" + printable(name) + "', which the archive lacks");
       uint64_t bytes = 0;
       if (__builtin_mul_overflow(elements, type.bytes, &bytes) || bytes != member->bytes)
         refuse("needs " + std::to_string(elements) + " elements of " + std::to_string(type.bytes) +
-               " bytes in '" + name + "', which has " + std::to_string(member->bytes) + " bytes");
+               " bytes in '" + printable(name) + "', which has " + std::to_string(member->bytes) +
+               " bytes");
       archive_.check(name);
       storage = {.type = &type, .begin = member->begin, .elements = elements};
     }

@@ -92,7 +92,7 @@ TEST(NamedRecipe, StandsBetweenTheModelsRecipeAndTheConfig) {
 
 TEST(NamedRecipe, WeightsAreTheRecipesUnlessThereShallBeNone) {
   const Words seedlings = {"--recipe", "seedlings_resnet50"};
-  EXPECT_EQ(resolve(seedlings, DataKind::photos).weights, "resnet50.tv_in1k.safetensors");
+  EXPECT_EQ(resolve(seedlings, DataKind::photos).weights, "timm/resnet50.tv_in1k");
   const auto with = [&](const char* weights) {
     Words words = seedlings;
     words.insert(words.end(), {"--weights", weights});

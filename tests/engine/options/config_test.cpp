@@ -347,14 +347,18 @@ TEST(Config, ContradictionsAndUnknownModels) {
   expect_advice("vit_base_patch16_384", ": here it is vit_base --patch-size 16 --image-size 384");
   expect_advice("hf_hub:timm/vit_large_patch32_384.orig_in21k",
                 ": here it is vit_large --patch-size 32 --image-size 384; its weights: --weights "
+                "timm/vit_large_patch32_384.orig_in21k if ./launcher weights list has it, or "
                 "FILE, the model.safetensors of "
                 "huggingface.co/timm/vit_large_patch32_384.orig_in21k");
   expect_advice("deit_tiny_distilled_patch16_224.fb_in1k",
                 ": here it is vit_tiny_distilled (--patch-size 16 --image-size 224 are its "
-                "defaults); its weights: --weights FILE, the model.safetensors of "
+                "defaults); its weights: --weights "
+                "timm/deit_tiny_distilled_patch16_224.fb_in1k if ./launcher weights list has it, "
+                "or FILE, the model.safetensors of "
                 "huggingface.co/timm/deit_tiny_distilled_patch16_224.fb_in1k");
   expect_advice("resnet50.a1_in1k",
-                ": here it is resnet50; its weights: --weights FILE, the model.safetensors of "
+                ": here it is resnet50; its weights: --weights timm/resnet50.a1_in1k if "
+                "./launcher weights list has it, or FILE, the model.safetensors of "
                 "huggingface.co/timm/resnet50.a1_in1k");
   expect_advice("deit_base_distilled_patch16_224",
                 ": not there in barevision; nearest: vit_base (86.6 M), vit_large (304 M)");

@@ -1,0 +1,261 @@
+// Weights in torch.save's files, and files that would run something in Python or lead a reader out
+// of them.
+#include "engine/files/torch/torch_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/engine/weights/torch_archive.h"
+#include "tests/files.h"
+#include "tests/messages.h"
+#include "tests/temporary_folder.h"
+
+namespace bv::test {
+namespace {
+
+using namespace std::string_literals;
+using Floats = std::vector<float>;
+using Shape = std::vector<int64_t>;
+
+TensorFile parsed(const std::string& file) {
+  return parse_torch_file(std::as_bytes(std::span(file)), "w.pth");
+}
+// The line about a file, without its path.
+std::string line(const std::string& file) {
+  const std::string message = error_of([&] { parsed(file); });
+  EXPECT_EQ(message.find('\n'), message.npos) << message;
+  const std::string begin = "w.pth: ";
+  return message.starts_with(begin) ? message.substr(begin.size()) : message;
+}
+
+const std::string advice = "; nothing in it is run; if you trust it, save its state_dict alone";
+const TorchTensor matrix{.name = "a", .elements = 6, .sizes = {2, 3}, .strides = {3, 1}};
+const std::string six = of_floats({0, 1, 2, 3, 4, 5});
+
+TEST(TorchFile, HasTensorsOfEveryTypeAndOrder) {
+  const std::string halves("\0\x3c\0\xc0", 4), brains("\x80\x3f\0\xc0", 4);
+  const std::vector<TorchTensor> tensors = {
+      matrix,
+      {.name = "turned", .elements = 6, .sizes = {3, 2}, .strides = {1, 3}},
+      {.name = "slice", .elements = 6, .offset = 1, .sizes = {2, 2}, .strides = {3, 1}},
+      {.name = "scalar", .elements = 6, .offset = 5},
+      {.name = "none", .elements = 6, .sizes = {0, 4}, .strides = {4, 1}},
+      {.name = "half",
+       .type = "HalfStorage",
+       .key = "1",
+       .elements = 2,
+       .sizes = {2},
+       .strides = {1}},
+      {.name = "brain",
+       .type = "BFloat16Storage",
+       .key = "2",
+       .elements = 2,
+       .sizes = {1, 2},
+       .strides = {7, 1}},
+      {.name = "bn.num_batches_tracked", .type = "LongStorage", .key = "3", .elements = 1}};
+  const std::string file =
+      torch_file(state_dict(tensors), {six, halves, brains, little_endian(300, 8)});
+  TensorFile read = parsed(file);
+  EXPECT_TRUE(read.metadata.empty());
+  ASSERT_EQ(read.tensors.size(), tensors.size());
+  for (const TorchTensor& t : tensors) EXPECT_EQ(read.tensors.at(t.name).shape, t.sizes) << t.name;
+  const auto data = [&](const char* name) { return read.tensors.at(name).data; };
+  EXPECT_EQ(data("a"), (Floats{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(data("turned"), (Floats{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(data("slice"), (Floats{1, 2, 4, 5}));
+  EXPECT_EQ(data("scalar"), Floats{5});
+  EXPECT_EQ(data("none"), Floats{});
+  EXPECT_EQ(data("half"), (Floats{1, -2}));
+  EXPECT_EQ(data("brain"), (Floats{1, -2}));
+  EXPECT_EQ(data("bn.num_batches_tracked"), Floats{300});
+}
+
+TEST(TorchFile, MayBeACheckpointOrHaveParameters) {
+  const std::string parameter =
+      "ctorch._utils\n_rebuild_parameter\n" + matrix.value() + "\x88" + ordered_dict + "\x87R";
+  const std::string dict = "}(" + pickled("a") + parameter + "u";
+  for (const char* name : {"state_dict", "model"}) {
+    const std::string checkpoint = "\x80\2}(" + pickled("epoch") + "K\3" + pickled("lr") + "G" +
+                                   std::string(8, '\1') + pickled(name) + dict + pickled("betas") +
+                                   "]" + "u.";
+    EXPECT_EQ(parsed(torch_file(checkpoint, {six})).tensors.at("a").shape, (Shape{2, 3})) << name;
+  }
+  EXPECT_EQ(parsed(torch_file("\x80\2" + dict + ".", {six})).tensors.at("a").data[5], 5);
+}
+
+TEST(TorchFile, IsToldFromSafetensorsByItsFirstBytes) {
+  const TemporaryFolder folder;
+  write_text(folder / "a.bin", torch_file(state_dict({matrix}), {six}));
+  EXPECT_EQ(read_tensor_file(folder / "a.bin").tensors.at("a").data[4], 4);
+  write_safetensors(folder / "b.bin", {}, views_of(parsed(contents(folder / "a.bin")).tensors));
+  EXPECT_EQ(read_tensor_file(folder / "b.bin").tensors.at("a").data[4], 4);
+  write_text(folder / "c.bin", "x");
+  EXPECT_EQ(error_of([&] { read_tensor_file(folder / "c.bin"); }),
+            folder / "c.bin: not a .safetensors file: 1 bytes are too few");
+}
+
+// Python would call these at once; here a name, an instruction or a key ends the reading.
+TEST(TorchFile, RunsNothing) {
+  const TemporaryFolder folder;
+  const std::string mark = folder / "it-ran", command = pickled("touch " + mark),
+                    end = ", which files of weights don't have" + advice;
+  const auto said = [](const std::string& pickle) { return line(torch_file(pickle, {six})); };
+  EXPECT_EQ(said("\x80\2cos\nsystem\n" + command + "\x85R."),
+            "at byte 2: the name os.system" + end);
+  const auto unicode = [](const std::string& text) {
+    return "\x8c" + little_endian(text.size(), 1) + text;
+  };
+  EXPECT_EQ(said("\x80\4" + unicode("builtins") + unicode("eval") + "\x93" + command + "\x85R."),
+            "at byte 18: the name builtins.eval" + end);
+  // __setstate__ of what was made, and of a class
+  EXPECT_EQ(said("\x80\2" + matrix.value() + "}b."), "at byte 150: a state for a tensor" + end);
+  EXPECT_EQ(said("\x80\2ctorch\nFloatStorage\n}b."), "at byte 23: a state for a name" + end);
+  EXPECT_EQ(said("\x80\2ccollections\nOrderedDict\n)\x81}b."),
+            "at byte 28: instruction 0x81" + end);
+  // A file elsewhere in place of a storage
+  TorchTensor outside = matrix;
+  for (const char* key : {"../../etc/passwd", "/etc/passwd", "", "0x1", "-1"}) {
+    outside.key = key;
+    EXPECT_TRUE(
+        is_line(said(state_dict({outside})), ": a storage of the name '"s + key + "'" + end));
+  }
+  EXPECT_EQ(said("\x80\2" + pickled("/etc/passwd") + "Q."),
+            "at byte 18: other arguments than torch.save's" + end);
+  EXPECT_EQ(said("\x80\2(" + pickled("module") + "ctorch\nFloatStorage\n" + pickled("0") +
+                 pickled("cpu") + pickled(int64_t{6}) + "tQ."),
+            "at byte 54: an object that is stored elsewhere and is no tensor's storage" + end);
+  // Hooks, known names called otherwise, other classes of torch
+  const std::string hook = ordered_dict + pickled("x") + "Ns";
+  std::string hooked = matrix.value();
+  hooked.replace(hooked.rfind(ordered_dict), ordered_dict.size(), hook);
+  EXPECT_TRUE(is_line(said("\x80\2" + hooked + "."), ": a tensor with hooks" + end));
+  EXPECT_TRUE(
+      is_line(said("\x80\2ctorch\nFloatStorage\n)R."), "a call of torch.FloatStorage" + end));
+  EXPECT_TRUE(is_line(said("\x80\2ctorch\nload\n)R."), "the name torch.load" + end));
+  EXPECT_TRUE(is_line(said("\x80\2ccollections\nOrderedDict\n" + command + "\x85R."),
+                      "other arguments than torch.save's" + end));
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
+TEST(TorchFile, TensorsStayInTheirStorage) {
+  const auto said = [](auto change, const std::string& storage = six) {
+    TorchTensor t = matrix;
+    change(t);
+    return line(torch_file(state_dict({t}), {storage}));
+  };
+  using T = TorchTensor&;
+  const std::string beyond = "tensor 'a' reaches beyond its storage of 6 elements";
+  EXPECT_EQ(said([](T t) { t.offset = 1; }), beyond);
+  EXPECT_EQ(said([](T t) { t.offset = -1; }), "tensor 'a' has a size that is none");
+  EXPECT_EQ(said([](T t) { t.strides = {4, 1}; }), beyond);
+  EXPECT_EQ(said([](T t) { t.strides = {-3, 1}; }), "tensor 'a' has a size that is none");
+  EXPECT_EQ(said([](T t) { t.sizes = {3, 3}; }), beyond);
+  const int64_t large = INT32_MAX;
+  EXPECT_EQ(said([&](T t) { t.sizes = t.strides = {large, large, large}; }), beyond);
+  EXPECT_EQ(said([&](T t) { t.sizes = {1, 1, large}, t.strides = {0, 0, large}; }), beyond);
+  // One element, named a billion times
+  EXPECT_EQ(said([](T t) { t.sizes = {1 << 30}, t.strides = {0}; }),
+            "tensor 'a' has 1073741824 elements, its storage 6");
+  EXPECT_EQ(said([](T t) { t.sizes = {2}; }), "tensor 'a' has 1 dimension and 2 strides");
+  EXPECT_EQ(said([](T t) { t.sizes = t.strides = Shape(17, 1); }),
+            "tensor 'a' has 17 dimensions and 17 strides");
+  EXPECT_EQ(said([](T t) { t.elements = 7; }),
+            "tensor 'a' needs 7 elements of 4 bytes in 'w/data/0', which has 24 bytes");
+  EXPECT_EQ(said([](T t) { t.elements = -1; }), "tensor 'a' has a size that is none");
+  EXPECT_EQ(said([](T t) { t.key = "7"; }), "tensor 'a' needs 'w/data/7', which the archive lacks");
+  EXPECT_EQ(line(torch_file(state_dict({matrix, matrix}), {six})), "tensor 'a' is there twice");
+  std::vector<TorchTensor> many(30, matrix);
+  for (size_t i = 0; i < many.size(); ++i) many[i].name += std::to_string(i);
+  EXPECT_EQ(line(torch_file(state_dict(many), {six})),
+            "tensor 'a4' shares its storage with too many others");
+  TorchTensor other = matrix;
+  other.name = "b", other.type = "HalfStorage";
+  EXPECT_EQ(line(torch_file(state_dict({matrix, other}), {six})),
+            "tensor 'b' has a storage that is described twice, differently");
+}
+
+TEST(TorchFile, WhatIsNoStateDict) {
+  const std::string none = "no state dict: it has no tensors by name";
+  EXPECT_EQ(line(torch_file("\x80\2}.", {})), none);
+  EXPECT_EQ(line(torch_file("\x80\2" + matrix.value() + ".", {six})), none);
+  EXPECT_EQ(line(torch_file("\x80\2}K\1" + matrix.value() + "s.", {six})),
+            "a tensor whose name is no text");
+  EXPECT_EQ(line(TorchArchive{.members = {{"w/model.json", "{}"}}}.bytes()),
+            "a zip archive without a data.pkl, not one of torch.save's");
+  EXPECT_EQ(line(TorchArchive{.members = {{"w/data.pkl", state_dict({matrix})},
+                                          {"w/byteorder", "big"},
+                                          {"w/data/0", six}}}
+                     .bytes()),
+            "its numbers are big-endian; save it again on another machine");
+}
+
+class ZipArchives : public testing::Test {
+ protected:
+  // The line about an archive with a change.
+  static std::string said(auto change) {
+    TorchArchive archive{.members = {{"w/data.pkl", state_dict({matrix})}, {"w/data/0", six}}};
+    change(archive);
+    return line(archive.bytes());
+  }
+  using A = TorchArchive&;
+};
+
+TEST_F(ZipArchives, OfEverySizeAreRead) {
+  EXPECT_EQ(said([](A) {}), "no error");
+  EXPECT_EQ(said([](A a) { a.zip64 = true; }), "no error");
+  const std::string plain = torch_file(state_dict({matrix}), {six});
+  // A comment that looks like the end of another archive
+  std::string commented = plain;
+  commented.replace(commented.size() - 2, 2, little_endian(26, 2));
+  commented += "PK\5\6" + std::string(22, '\0');
+  EXPECT_EQ(line(commented), "no error");
+}
+
+TEST_F(ZipArchives, MustBeWhole) {
+  const std::string again = "; get the file again", not_whole = "not a whole zip archive: ";
+  const std::string whole = torch_file(state_dict({matrix}), {six});
+  for (size_t size = 0; size < whole.size(); ++size) {
+    const std::string message = line(whole.substr(0, size));
+    ASSERT_EQ(message, not_whole + "it has no end record" + again) << size;
+  }
+  std::string flipped = whole;
+  flipped[flipped.find(six) + 3] ^= 1;
+  EXPECT_EQ(line(flipped), not_whole + "the checksum of 'w/data/0' differs" + again);
+  EXPECT_EQ(said([](A a) { a.shift = 1; }),
+            not_whole + "the member 'w/data/0' isn't where the directory says" + again);
+  EXPECT_EQ(said([](A a) { a.shift = 1 << 30; }),
+            not_whole + "the member 'w/data/0' begins beyond the directory" + again);
+  EXPECT_EQ(said([](A a) { a.members.push_back(a.members[1]); }),
+            not_whole + "the member 'w/data/0' is there twice" + again);
+  const std::string packed =
+      "a zip archive in which the member 'w/data.pkl' is compressed or encrypted; torch.save only "
+      "stores";
+  EXPECT_EQ(said([](A a) { a.method = 8; }), packed);
+  EXPECT_EQ(said([](A a) { a.flags = 1; }), packed);
+}
+
+TEST_F(ZipArchives, LeadNowhereElse) {
+  for (const std::string& name :
+       {"../data/0"s, "w/../../x"s, "/w/x"s, "w\\x"s, ""s, "w/\0x"s, ".."s}) {
+    const std::string message = said([&](A a) { a.members.emplace_back(name, "x"); });
+    EXPECT_TRUE(message.starts_with("a zip archive with the member '")) << message;
+    EXPECT_TRUE(message.ends_with("', which is refused")) << message;
+  }
+}
+
+// Every other byte is read or refused, but breaks nothing.
+TEST_F(ZipArchives, OtherBytes) {
+  const std::string whole = torch_file(state_dict({matrix}), {six});
+  size_t refused = 0;
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (const int change : {1, 0x80, 0xff}) {
+      std::string other = whole;
+      other[at] = static_cast<char>(other[at] ^ change);
+      refused += line(other) != "no error";
+    }
+  EXPECT_GT(refused, whole.size());
+}
+
+}  // namespace
+}  // namespace bv::test

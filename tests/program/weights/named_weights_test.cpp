@@ -1,0 +1,166 @@
+// --weights timm/NAME and torchvision/NAME, from a cache and without one.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "engine/files/safetensors.h"
+#include "engine/options/model_config.h"
+#include "tests/engine/weights/torch_archive.h"
+#include "tests/program/http_server.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A file like timm's: tensors without a word about their use.
+std::string bare_file(const std::string& folder, const TensorFile& weights) {
+  write_safetensors(folder + "/bare", {{"format", "pt"}}, views_of(weights.tensors));
+  const std::string file = contents(folder + "/bare");
+  fs::remove(folder + "/bare");
+  return file;
+}
+
+// The same as torchvision's: each tensor a storage of its own.
+std::string torch_file_of(const TensorFile& weights) {
+  std::vector<TorchTensor> tensors;
+  std::vector<std::string> storages;
+  for (const auto& [name, tensor] : weights.tensors) {
+    TorchTensor t{.name = name,
+                  .key = std::to_string(storages.size()),
+                  .elements = int64_t(tensor.data.size()),
+                  .sizes = tensor.shape,
+                  .strides = std::vector<int64_t>(tensor.shape.size(), 1)};
+    for (size_t i = t.sizes.size(); i-- > 1;) t.strides[i - 1] = t.strides[i] * t.sizes[i];
+    tensors.push_back(t);
+    storages.push_back(of_floats(tensor.data));
+  }
+  return torch_file(state_dict(tensors), storages);
+}
+
+// All models, recipes and weights, of which some models have fewer layers.
+class NamedWeights : public ProgramTest {
+ protected:
+  NamedWeights() {
+    fs::copy(models_folder(), in("models"), fs::copy_options::recursive);
+    change("vit_tiny", "\"depth\": 12", "\"depth\": 1");
+    change("resnet50", "[3, 4, 6, 3]", "[1, 1, 1, 1]");
+    make_class_folders(in("photos"), 2, 20);
+  }
+  void change(const std::string& model, const std::string& from, const std::string& to) const {
+    const std::string path = in("models/" + model + ".json");
+    write_text(path, replaced(contents(path), from, to));
+  }
+  Finished run(const std::string& words) const {
+    return run_program(
+        folder_.path(), words,
+        {.environment = {{"BAREVISION_CACHE", in("cache")}, {"BAREVISION_MODELS", in("models")}}});
+  }
+  void expect_error(const std::string& words, const std::string& error) const {
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 2) << words << end.output;
+    EXPECT_EQ(end.errors, error + "\n");
+  }
+  Finished succeed(const std::string& words) const {
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 0) << words << end.errors;
+    return end;
+  }
+  TensorFile trained(const std::string& words) const {
+    succeed(words + " --steps 1 --device cpu --data photos --out first");
+    return read_safetensors(in("first/last/weights.safetensors"));
+  }
+  const std::string vit_ = "vit_tiny --image-size 32 --data photos --device cpu --steps 1 ";
+};
+
+TEST_F(NamedWeights, AreMissedWithTheCommandThatFetchesThem) {
+  const std::string name = "timm/deit_tiny_patch16_224.fb_in1k",
+                    missing = name + " isn't here yet: ./launcher weights fetch " + name +
+                              ", or put https://huggingface.co/" + name +
+                              "/resolve/main/model.safetensors at " +
+                              in("cache/" + name + ".safetensors");
+  expect_error(vit_ + "--weights " + name, missing);
+  expect_error("lint " + vit_ + "--weights " + name, missing);
+  expect_error("eval " + name + " --data photos", missing);
+  expect_error("predict " + name + " photos", missing);
+  expect_error(vit_ + "--weights timm/deit_tiny",
+               "no public weights timm/deit_tiny are known; near it: "
+               "timm/deit_tiny_patch16_224.fb_in1k, "
+               "timm/deit_tiny_distilled_patch16_224.fb_in1k; ./launcher weights list has all");
+}
+
+TEST_F(NamedWeights, BringTheirModelAndPixels) {
+  const TensorFile weights = trained("vit_tiny --image-size 32");
+  const std::string name = "timm/deit_tiny_patch16_224.fb_in1k";
+  write_text(in("cache/" + name + ".safetensors"), bare_file(folder_.path(), weights));
+  const Finished end = succeed(vit_ + "--weights " + name + " --out second");
+  EXPECT_TRUE(has(end.output, "\nweights: " + name + ", ")) << end.output;
+  const std::string config = contents(in("second/config.json"));
+  EXPECT_TRUE(has(config, "\"weights\": \"" + name + "\"")) << config;
+  // vit_tiny's own are 0.5.
+  EXPECT_TRUE(has(config, "\"mean\": [0.485,0.456,0.406]")) << config;
+  EXPECT_TRUE(has(config, "\"std\": [0.229,0.224,0.225]"));
+  succeed("--resume second --steps 2");
+  succeed("--config second/config.json --out third");
+  expect_error("resnet18 --data photos --weights " + name,
+               name + ": weights of vit_tiny, not of resnet18");
+  expect_error("vit_tiny --image-size 32 --patch-size 8 --data photos --weights " + name,
+               name + ": weights for patches of 16 pixels, this run has 8; give --patch-size 16");
+  const std::string model = "--image-size 32 --device cpu --classes 2 --json";
+  const Finished predicted = succeed("predict " + name + " photos " + model),
+                 plain = succeed("predict second/last/weights.safetensors photos " + model);
+  EXPECT_TRUE(has(predicted.output, "\"logits\":"));
+  write_text(in("names.txt"), "class0\nclass1\n");
+  succeed("eval " + name + " --data photos --image-size 32 --device cpu --classes names.txt");
+  // A file of that path is that file.
+  fs::create_directories(in("timm"));
+  fs::copy(in("second/last/weights.safetensors"), in(name));
+  EXPECT_EQ(succeed("predict " + name + " photos " + model).output, plain.output);
+}
+
+// The published set-up, from a clean cache.
+TEST_F(NamedWeights, OfARecipeAreFetchedByTheCommandItNames) {
+  const std::string name = "timm/resnet50.tv_in1k",
+                    words =
+                        "--recipe seedlings_resnet50 --data photos --device cpu --image-size 32 "
+                        "--steps 1 --out run ";
+  const TensorFile weights = trained("resnet50 --image-size 32");
+  expect_error(
+      words, name + " isn't here yet: ./launcher weights fetch " + name +
+                 ", or put https://huggingface.co/" + name + "/resolve/main/model.safetensors at " +
+                 in("cache/" + name + ".safetensors") + "; --weights none starts from random ones");
+  EXPECT_TRUE(has(succeed("recipes seedlings_resnet50").output,
+                  "\nits weights: ./launcher weights fetch " + name + "\n"));
+  const HttpServer server(bare_file(folder_.path(), weights), {{.cut = 100000}, {}});
+  const Finished fetched = succeed("weights fetch " + name + " --mirror " + server.place());
+  EXPECT_TRUE(has(fetched.output, ", 87 tensors\n")) << fetched.output;
+  const Finished end = succeed(words);
+  EXPECT_TRUE(has(end.output, "\nweights: " + name + ", ")) << end.output;
+}
+
+// torchvision's files, by name and by path, train as the same weights of .safetensors do.
+TEST_F(NamedWeights, OfTorchvisionAreReadWithoutPython) {
+  const TensorFile weights = trained("resnet50 --image-size 32");
+  const std::string name = "torchvision/resnet50-0676ba61";
+  write_text(in("a.safetensors"), bare_file(folder_.path(), weights));
+  write_text(in("a.pth"), torch_file_of(weights));
+  fs::create_directories(in("cache/torchvision"));
+  fs::copy(in("a.pth"), in("cache/" + name + ".pth"));
+  std::vector<std::string> ends;
+  for (const std::string& given : {std::string("a.safetensors"), std::string("a.pth"), name,
+                                   std::string("torchvision/resnet50.IMAGENET1K_V1")}) {
+    fs::remove_all(in("run"));
+    succeed("resnet50 --image-size 32 --data photos --device cpu --steps 1 --out run --weights " +
+            given);
+    ends.push_back(contents(in("run/last/weights.safetensors")));
+    EXPECT_TRUE(ends.back() == ends.front()) << given;
+  }
+  write_text(in("bad.pth"), torch_file("\x80\2cos\nsystem\n" + pickled("true") + "\x85R.", {}));
+  expect_error("resnet50 --data photos --weights bad.pth",
+               "bad.pth: at byte 2: the name os.system, which files of weights don't have; nothing "
+               "in it is run; if you trust it, save its state_dict alone");
+}
+
+}  // namespace
+}  // namespace bv::test
