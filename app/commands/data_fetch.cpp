@@ -77,23 +77,26 @@ bool is_zip(const std::string& archive) {
   return first[0] == 'P' && first[1] == 'K';
 }
 
-// Moves what is in the only folder in `folder` up into it.
-void leave_out_top(const std::filesystem::path& folder) {
+// Moves what `from` has, without its top folder, into `folder`, and removes `from`.
+void move_without_top(const std::filesystem::path& from, const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
-  const std::vector<fs::path> all(fs::directory_iterator(folder), {});
-  if (all.size() != 1 || !fs::is_directory(fs::symlink_status(all[0]))) return;
-  const fs::path top = folder / ".top";  // another name than those in it
-  fs::rename(all[0], top);
-  for (const fs::path& inner : std::vector<fs::path>(fs::directory_iterator(top), {}))
-    fs::rename(inner, folder / inner.filename());
-  fs::remove(top);
+  const auto entries = [](const fs::path& of) {
+    return std::vector<fs::path>(fs::directory_iterator(of), {});
+  };
+  fs::path top = from;
+  if (const std::vector<fs::path> all = entries(from);
+      all.size() == 1 && fs::is_directory(fs::symlink_status(all[0])))
+    top = all[0];
+  for (const fs::path& entry : entries(top)) fs::rename(entry, folder / entry.filename());
+  fs::remove_all(from);
 }
 
 // Unpacks the archive without its top folder. False if a stop signal came.
 bool unpack(const std::string& archive, const std::filesystem::path& folder) {
   const bool zip = is_zip(archive);
+  const std::filesystem::path unzipped = folder / ".unzipped";
   const std::vector<std::string> words =
-      zip ? std::vector<std::string>{"unzip", "-q", "-o", archive, "-d", folder}
+      zip ? std::vector<std::string>{"unzip", "-q", "-o", archive, "-d", unzipped}
           : std::vector<std::string>{
                 "tar",  "--extract",          "--file", archive,          "--directory",
                 folder, "--strip-components", "1",      "--no-same-owner"};
@@ -101,7 +104,7 @@ bool unpack(const std::string& archive, const std::filesystem::path& folder) {
   if (stop_signal()) return false;
   if (end.code != 0)
     throw RunError("can't unpack " + archive + ": " + split(end.output + "\n", '\n')[0]);
-  if (zip) leave_out_top(folder);
+  if (zip) move_without_top(unzipped, folder);
   return true;
 }
 

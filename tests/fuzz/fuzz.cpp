@@ -13,8 +13,10 @@
 #include "base/error.h"
 #include "data/loader.h"
 #include "engine/files/checkpoint.h"
+#include "engine/files/torch/torch_file.h"
 #include "engine/files/weights.h"
 #include "engine/options/config.h"
+#include "tests/engine/weights/torch_archive.h"
 #include "tests/files.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/run.h"
@@ -88,8 +90,10 @@ class Fuzzer {
   std::string run(uint64_t number) {
     Mutator mutator(number);
     switch (number % 10) {
-      default:  // 0-4
+      default:  // 0-3
         return weights(number, mutator);
+      case 4:
+        return torch_weights(number, mutator);
       case 5:
       case 6:
         return state(number, mutator);
@@ -164,6 +168,26 @@ class Fuzzer {
     });
   }
 
+  // Of torch.save: damages the pickle in a whole archive, or the archive.
+  std::string torch_weights(uint64_t number, Mutator& m) {
+    TorchArchive archive{.members = {{"w/data.pkl", pickle_},
+                                     {"w/byteorder", "little"},
+                                     {"w/data/0", std::string(24, '\x3c')},
+                                     {"w/data/1", std::string(16, '\x3c')}},
+                         .zip64 = m.one_in(4)};
+    const bool whole = m.one_in(2);
+    if (whole)
+      m.one_in(2) ? m.change_number(archive.members[0].second)
+                  : m.damage(archive.members[0].second);
+    std::string file = archive.bytes();
+    if (!whole) m.damage(file);
+    return watched(number, file.size(), tree_factor, [&] {
+      TensorFile parsed = parse_torch_file(std::as_bytes(std::span(file)), "mutant");
+      check_sizes(parsed);
+      fit_weights(std::move(parsed), "mutant", parameters_, {"head.weight", "head.bias"});
+    });
+  }
+
   // Uses a checkpoint's numbers like a resumed run.
   void resume(const Checkpoint& c) {
     require_reachable(c, {.batches = loader_.batches_per_epoch(), .accumulate = 1, .epochs = 1000},
@@ -234,6 +258,15 @@ class Fuzzer {
   uint64_t accepted_ = 0;
   std::string weights_, optimizer_, state_;
   std::vector<std::string> files_, configs_;
+  const std::string pickle_ = state_dict(
+      {{.name = "cls_token", .elements = 6, .sizes = {1, 1, 2}, .strides = {2, 2, 1}},
+       {.name = "head.weight", .elements = 6, .offset = 2, .sizes = {2, 2}, .strides = {1, 2}},
+       {.name = "h",
+        .type = "HalfStorage",
+        .key = "1",
+        .elements = 8,
+        .sizes = {2, 4},
+        .strides = {4, 1}}});
 };
 
 }  // namespace

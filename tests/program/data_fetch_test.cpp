@@ -6,6 +6,7 @@
 
 #include "base/other_program.h"
 #include "data/dataset.h"
+#include "tests/engine/weights/torch_archive.h"
 #include "tests/program/http_server.h"
 #include "tests/program/program.h"
 
@@ -140,6 +141,27 @@ TEST_F(DataFetch, LeavesNoFolderOfWhatIsNoDataSet) {
   fs::remove(in("text"));
   const HttpServer text(archive_, {{}});
   expect_failed(run(words(text)), "can't unpack set.download: tar: ", {"set.download"});
+}
+
+// The seedlings' archive is a zip, with no checksum to compare.
+TEST_F(DataFetch, UnpacksZip) {
+  TorchArchive zip{.members = {}, .flags = 0x800};  // no sizes behind the contents
+  for (const char* name : {"a/1.ppm", "a/2.ppm", "b/NonsegmentedV2/1.ppm", "b/2.ppm"})
+    zip.members.emplace_back(std::string("NonsegmentedV2/") + name,
+                             "P6 9 7 255\n" + std::string(189, 'x'));
+  const HttpServer server(zip.bytes(), {{}});
+  const Finished end = run("data fetch seedlings set --url " + server.url());
+  EXPECT_EQ(end.code, 0) << end.errors;
+  EXPECT_TRUE(has(end.output, "unverified: SHA-256 "));
+  EXPECT_TRUE(
+      has(end.output, ", with which nothing is recorded to compare\nset: 4 images, 2 classes\n"))
+      << end.output;
+  EXPECT_EQ(names_in(in("set")), (std::set<std::string>{"a", "b"}));
+  EXPECT_EQ(names_in(in("set/b")), (std::set<std::string>{"2.ppm", "NonsegmentedV2"}));
+  zip.members = {{"x", "words"}};
+  const HttpServer broken(zip.bytes().substr(0, 40), {{}});
+  expect_failed(run("data fetch seedlings other --url " + broken.url()),
+                "can't unpack other.download: ", {"set", "other.download"});
 }
 
 TEST_F(DataFetch, StopsAndKeepsWhatHasArrived) {

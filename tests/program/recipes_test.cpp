@@ -122,11 +122,12 @@ TEST_F(Recipes, LintPassesARunsOwnConfig) {
 // A recipe's number of processes and weights are defaults, too.
 TEST_F(Recipes, MaySetProcessesAndWeights) {
   const std::string words = "--recipe seedlings_resnet50 --image-size 32 --data photos ";
-  const Finished missing = run(words);
+  const Finished missing =
+      run_program(folder_.path(), words, {.environment = {{"BAREVISION_CACHE", in("cache")}}});
   EXPECT_EQ(missing.code, 2);
   EXPECT_TRUE(has(missing.errors,
-                  "the recipe's weights, resnet50.tv_in1k.safetensors, aren't here; ./launcher "
-                  "recipes seedlings_resnet50 says where they are from, --weights none starts "));
+                  "timm/resnet50.tv_in1k isn't here yet: ./launcher weights fetch "
+                  "timm/resnet50.tv_in1k, or put "));
   const Finished plan = go(words + "--weights none --plan");
   EXPECT_TRUE(has(plan.output, "batch 28 on 2 processes (14 each), fp32;")) << plan.output;
 }

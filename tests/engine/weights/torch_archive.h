@@ -13,7 +13,7 @@ namespace bv::test {
 
 inline std::string little_endian(uint64_t number, int bytes) {
   std::string text;
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i));
+  for (int i = 0; i < bytes; ++i, number >>= 8) text += static_cast<char>(number);
   return text;
 }
 

@@ -137,6 +137,13 @@ TEST_F(NamedWeights, OfARecipeAreFetchedByTheCommandItNames) {
   EXPECT_TRUE(has(fetched.output, ", 87 tensors\n")) << fetched.output;
   const Finished end = succeed(words);
   EXPECT_TRUE(has(end.output, "\nweights: " + name + ", ")) << end.output;
+  // A recipe of one's own may name a file.
+  const std::string recipe = in("models/recipes/seedlings_resnet50.json");
+  write_text(recipe, replaced(contents(recipe), "\"" + name + "\"", "\"mine.pth\""));
+  expect_error(words + "--out other",
+               "the recipe's weights, mine.pth, aren't here; ./launcher recipes "
+               "seedlings_resnet50 says where they are from; --weights none starts from random "
+               "ones");
 }
 
 // torchvision's files, by name and by path, train as the same weights of .safetensors do.
