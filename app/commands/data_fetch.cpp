@@ -42,7 +42,7 @@ struct FetchOptions {
 constexpr OptionRow rows[] = {
     positional(
         "set", "cifar10|cifar100|flowers|seedlings", field<&FetchOptions::set>,
-        "CIFAR-10 or CIFAR-100 (60000 images of 32x32, 10 or 100 classes, 162 MiB to fetch), "
+        "CIFAR-10 or CIFAR-100 (60000 images of 32x32, 10 or 100 classes, 160 MiB to fetch), "
         "TensorFlow's flower photos (3670 in 5 classes, 218 MiB), or V2 Plant Seedlings (5539 in "
         "12 classes, 1.7 GB, CC BY-SA 4.0; unverified: nobody has recorded its SHA-256 here)"),
     positional(

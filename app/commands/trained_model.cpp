@@ -151,7 +151,7 @@ FinishedPlace find_finished(const std::string& given) {
   if (!there_is(folder / "config.json"))
     throw UserError(given +
                     ": not a run's folder, it has no config.json; give one, its best/, or "
-                    "a .safetensors file");
+                    "a .safetensors or .pth file");
   if (!there_is(folder / "last" / "weights.safetensors"))
     throw UserError(given + ": this run has no checkpoint yet, there is no " +
                     (folder / "last/weights.safetensors").string());

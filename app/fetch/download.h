@@ -18,8 +18,8 @@ struct TransferError : RunError {
 struct Download {
   std::string url, sha256;  // sha256: 64 hexadecimal digits in lower case, or the first of them
   std::string path;         // where to save it; a partial download there is resumed
-  // What the complete file is renamed to; another process that downloads it is waited for. Empty:
-  // it stays at `path`, and another process there is an error.
+  // The complete file's name; another process that downloads it is waited for. Empty: it stays at
+  // `path`, and another process there is an error.
   std::string into = {};
   // Throws UserError if the complete file is of no use.
   std::function<void()> check = {};
@@ -30,7 +30,7 @@ struct Download {
 // bytes so far.
 std::optional<std::string> download(const Download&,
                                     const std::function<void(uint64_t bytes)>& progress);
-// Of a file on this machine.
+// The checksum of a file on this machine.
 std::string sha256_of(const std::string& path);
 
 }  // namespace bv

@@ -47,7 +47,7 @@ struct PickleKind {
   };
   std::span<const Name> names;
   const char* owner;   // "CIFAR's files", which don't have what is refused
-  const char* advice;  // what to do then
+  const char* advice;  // for a user who has such a file
   // Each pushes its result. A call of names[name]; a state for an object; an object that is stored
   // elsewhere (null: refused).
   void (*call)(PickleReader&, size_t name, uint32_t arguments);

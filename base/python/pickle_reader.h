@@ -16,7 +16,7 @@ class PickleReader {
 
   PickleValue& value(uint32_t id) { return out_.values_[id]; }
   uint32_t push(PickleValue);                             // returns its number
-  void push_again(uint32_t id) { stack_.push_back(id); }  // what was popped
+  void push_again(uint32_t id) { stack_.push_back(id); }  // undoes its pop
   bool is_name(uint32_t id, size_t name) const;
   bool is_text(uint32_t id, std::initializer_list<std::string_view> texts) const;
   // The items of a tuple, which must have so many; "other arguments than numpy's".

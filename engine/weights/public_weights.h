@@ -18,7 +18,7 @@ struct PublicWeights {
   std::string sha256;             // hexadecimal digits: all 64, or the first; empty: unknown
   int mib = 0;                    // about how much there is to fetch
   int outputs = 0;                // classes; 0: no head
-  WeightsInfo info;               // what the file itself may not say
+  WeightsInfo info;               // for a file that says less
 
   std::string url() const { return host + path; }
   // Somebody has fetched the file and recorded its checksum.

@@ -168,7 +168,7 @@ class Fuzzer {
     });
   }
 
-  // Of torch.save: damages the pickle in a whole archive, or the archive.
+  // Damages the pickle in a whole archive of torch.save, or the archive.
   std::string torch_weights(uint64_t number, Mutator& m) {
     TorchArchive archive{.members = {{"w/data.pkl", pickle_},
                                      {"w/byteorder", "little"},

@@ -17,7 +17,7 @@ struct StorageItems {
   enum : size_t { type, key, count };
 };
 
-// Of a storage's type, a name.
+// The type that a storage's name stands for.
 const ElementType& element_type_of(const PickleValue& name);
 
 }  // namespace bv
