@@ -19,7 +19,7 @@ struct NodePlace {
 
 struct Launch;
 
-// What the launchers of all nodes have agreed on.
+// An agreement of the launchers of all nodes.
 struct Agreement {
   Restart restart;
   int node = 0, nodes = 1;  // of the next start: those that have come, numbered from 0

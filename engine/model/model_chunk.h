@@ -46,7 +46,7 @@ class ModelChunk {
   }
   Context bound(Context, int slot) const;
   std::vector<Context> bound(std::span<const Context>) const;
-  // Of Contexts with their slots' addresses, node by node.
+  // `runs` have their slots' addresses; they run node by node.
   void run_forward(std::span<Context>, int begin, int end) const;
   void run_backward(std::span<Context>, const std::function<void(size_t)>& ready) const;
 

@@ -161,7 +161,7 @@ AllGiven all_given(const CommandLine& line) {
   return all;
 }
 
-// Of a run, whose config.json has its --batch and its processes; 0: not known.
+// A run's, from --batch and the processes in its config.json; 0: not known.
 int local_batch_of(const Options& saved) {
   const int replicas = saved.nproc.value_or(0) / saved.pipeline, batch = saved.batch.value_or(0);
   return replicas > 0 && batch % replicas == 0 ? batch / replicas : 0;

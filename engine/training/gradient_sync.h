@@ -42,7 +42,7 @@ class GradientSync final : public Peers {
  public:
   // Collective over the communicator if there are several channels. Null: one replica, in shards.
   GradientSync(Backend&, Communicator*, const Parameters&, const SyncOptions&);
-  // Of device memory, in addition to the parameters'.
+  // Device memory in addition to the parameters'.
   static size_t bytes(const Graph&, const SyncOptions&, int replicas);
   void allocate();
   const Peers* peers() const { return options_.sync_batchnorm ? this : nullptr; }

@@ -1,4 +1,5 @@
-// Worker processes of gradient_sync_test.cpp and ordered_sum_test.cpp. They return 0 if all checks pass.
+// Worker processes of gradient_sync_test.cpp and ordered_sum_test.cpp. They return 0 if all checks
+// pass.
 #pragma once
 #include "kernels/devices/devices.h"
 
