@@ -54,8 +54,9 @@ struct NormStrip {
   alignas(64) float scale[strip];
 
   template <class Rstd>  // rstd(i, lanes): that of columns i ...
-  NormStrip(const float* mean, Rstd rstd, const float* weight, const float* bias, int first, int n)
-      : mean(mean + first), bias(bias + first) {
+  NormStrip(const float* means, Rstd rstd, const float* weight, const float* biases, int first,
+            int n)
+      : mean(means + first), bias(biases + first) {
     for_each(n, [&](int i, auto lanes) {
       lanes.store(scale + i, rstd(first + i, lanes) * lanes.load(weight + first + i));
     });

@@ -47,7 +47,7 @@ __device__ Four load_4(const T* p, size_t left) {
     for (int i = 0; i < width; ++i) x.at[i] = to_float(pack.at[i]);
   } else {
     for (int i = 0; i < width; ++i)
-      if (i < left) x.at[i] = to_float(p[i]);
+      if (size_t(i) < left) x.at[i] = to_float(p[i]);
   }
   return x;
 }
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(threads) sum_parts(SumParts op) {
   for (int i = 0; i < width; ++i) sum.at[i] *= op.factor;
   if (left >= width) return store(op.out + at, sum);
   for (int i = 0; i < width; ++i)
-    if (i < left) op.out[at + i] = sum.at[i];
+    if (size_t(i) < left) op.out[at + i] = sum.at[i];
 }
 
 }  // namespace
