@@ -22,16 +22,15 @@ const char* kind_name(PickleValue::Kind kind) {
   return names[kind];
 }
 
-void PickleReader::run() {
+uint64_t PickleReader::run() {
   if (file_.size() < 2 || file_[0] != 0x80) refuse("isn't a pickle of protocol 2 or later");
   while (!stopped_) {
     at_ = next_;
     step(number(1));
   }
-  if (next_ != file_.size())
-    refuse("has " + counted(int64_t(file_.size() - next_), "byte") + " after its end");
   if (stack_.size() != 1 || !marks_.empty()) refuse("ends with a stack of other than one value");
   out_.root_ = stack_[0];
+  return next_;
 }
 
 void PickleReader::refuse(const std::string& why) const {
@@ -270,8 +269,14 @@ void PickleReader::step(uint64_t op) {
   }
 }
 
-Pickle::Pickle(std::vector<uint8_t> file, const PickleKind& kind) : file_(std::move(file)) {
-  PickleReader(*this, kind).run();
+Pickle::Pickle(std::vector<uint8_t> file, const PickleKind& kind, uint64_t* size)
+    : file_(std::move(file)) {
+  PickleReader reader(*this, kind);
+  const uint64_t end = reader.run();
+  if (size)
+    *size = end;
+  else if (end != file_.size())
+    reader.refuse("has " + counted(int64_t(file_.size() - end), "byte") + " after its end");
 }
 
 const PickleValue* Pickle::member(const PickleValue& all, std::string_view key) const {

@@ -57,13 +57,16 @@ struct PickleKind {
 
 class Pickle {
  public:
-  // `file`: a whole file. Throws FileError.
-  Pickle(std::vector<uint8_t> file, const PickleKind&);
+  // `file`: a whole file; with `size`, it may go on behind the pickle, which has so many bytes.
+  // Throws FileError.
+  Pickle(std::vector<uint8_t> file, const PickleKind&, uint64_t* size = nullptr);
+  Pickle(Pickle&&) = default;  // what values point to stays where it is
   Pickle(const Pickle&) = delete;
   Pickle& operator=(const Pickle&) = delete;
 
   const PickleValue& root() const { return values_[root_]; }
   const PickleValue& item(const PickleValue& of, size_t i) const { return values_[of.items[i]]; }
+  std::span<const PickleValue> values() const { return values_; }
   // A member of the root, or of a dict; null if it is no dict or lacks the key.
   const PickleValue* member(std::string_view key) const { return member(root(), key); }
   const PickleValue* member(const PickleValue& of, std::string_view key) const;

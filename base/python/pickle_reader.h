@@ -12,7 +12,7 @@ class PickleReader {
  public:
   PickleReader(Pickle& result, const PickleKind& kind)
       : out_(result), kind_(kind), file_(result.file_) {}
-  void run();
+  uint64_t run();  // returns the pickle's size
 
   PickleValue& value(uint32_t id) { return out_.values_[id]; }
   uint32_t push(PickleValue);                             // returns its number

@@ -223,7 +223,7 @@ constexpr const char* or_random = "; --weights none starts from random ones";
 // Reads --weights and the file's metadata.
 std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
-  refuse_folder(o.weights);
+  if (!names_public_weights(o.weights)) refuse_folder(o.weights);
   const bool from_recipe = o.source("weights") == Source::named_recipe;
   std::error_code error;
   if (from_recipe && !names_public_weights(o.weights) && !std::filesystem::exists(o.weights, error))

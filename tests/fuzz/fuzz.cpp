@@ -180,6 +180,10 @@ class Fuzzer {
       m.one_in(2) ? m.change_number(archive.members[0].second)
                   : m.damage(archive.members[0].second);
     std::string file = archive.bytes();
+    if (m.one_in(4))
+      file = old_torch_file(archive.members[0].second, {"0", "1"},
+                            {little_endian(6, 8) + archive.members[2].second,
+                             little_endian(8, 8) + archive.members[3].second});
     if (!whole) m.damage(file);
     return watched(number, file.size(), tree_factor, [&] {
       TensorFile parsed = parse_torch_file(std::as_bytes(std::span(file)), "mutant");

@@ -62,9 +62,11 @@ void build(PickleReader& in, uint32_t object, uint32_t state) {
   in.push_again(object);
 }
 
-// ("storage", type, key, device, elements)
+// ("storage", type, key, device, elements); before PyTorch 1.6 and None: it is no view of another
 void persistent(PickleReader& in, uint32_t id) {
-  const std::vector<uint32_t> of = in.arguments(id, 5, torchs);
+  const bool old = in.value(id).items.size() == 6;
+  const std::vector<uint32_t> of = in.arguments(id, old ? 6 : 5, torchs);
+  if (old) require(in, of[5], Kind::none);
   const PickleValue &type = in.value(of[1]), &key = in.value(of[2]);
   if (!in.is_text(of[0], {"storage"}) || type.kind != Kind::name ||
       static_cast<size_t>(type.number) < first_storage)

@@ -70,10 +70,11 @@ struct TorchTensor {
   std::string name, type = "FloatStorage", key = "0";
   int64_t elements = 0, offset = 0;
   std::vector<int64_t> sizes, strides;
+  bool old = false;  // as before PyTorch 1.6
 
   std::string storage() const {
     return "(" + pickled("storage") + "ctorch\n" + type + "\n" + pickled(key) + pickled("cpu") +
-           pickled(elements) + "tQ";
+           pickled(elements) + (old ? "N" : "") + "tQ";
   }
   std::string value() const {
     return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage() + pickled(offset) + pickled(sizes) +
@@ -100,6 +101,19 @@ inline std::string torch_file(const std::string& pickle, const std::vector<std::
     archive.members.emplace_back("w/data/" + std::to_string(i), storages[i]);
   archive.members.emplace_back("w/version", "3\n");
   return archive.bytes();
+}
+
+// As PyTorch wrote before 1.6; a storage is its number of elements and its bytes.
+inline std::string old_torch_file(const std::string& pickle, const std::vector<std::string>& keys,
+                                  const std::vector<std::string>& storages) {
+  std::string file =
+      "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\2M\xe9\x03.\x80\2}(" +
+      pickled("protocol_version") + "M\xe9\x03" + pickled("little_endian") + "\x88" +
+      pickled("type_sizes") + "}u." + pickle + "\x80\2](";
+  for (const std::string& key : keys) file += pickled(key);
+  file += "e.";
+  for (const std::string& storage : storages) file += storage;
+  return file;
 }
 
 }  // namespace bv::test

@@ -161,9 +161,9 @@ TEST(TorchFile, TensorsStayInTheirStorage) {
   EXPECT_EQ(said([](T t) { t.sizes = t.strides = Shape(17, 1); }),
             "tensor 'a' has 17 dimensions and 17 strides");
   EXPECT_EQ(said([](T t) { t.elements = 7; }),
-            "tensor 'a' needs 7 elements of 4 bytes in 'w/data/0', which has 24 bytes");
+            "tensor 'a' needs 7 elements of 4 bytes in storage 0, which has 24 bytes");
   EXPECT_EQ(said([](T t) { t.elements = -1; }), "tensor 'a' has a size that is none");
-  EXPECT_EQ(said([](T t) { t.key = "7"; }), "tensor 'a' needs 'w/data/7', which the archive lacks");
+  EXPECT_EQ(said([](T t) { t.key = "7"; }), "tensor 'a' needs storage 7, which the file lacks");
   EXPECT_EQ(line(torch_file(state_dict({matrix, matrix}), {six})), "tensor 'a' is there twice");
   std::vector<TorchTensor> many(30, matrix);
   for (size_t i = 0; i < many.size(); ++i) many[i].name += std::to_string(i);
@@ -188,6 +188,64 @@ TEST(TorchFile, WhatIsNoStateDict) {
                                           {"w/data/0", six}}}
                      .bytes()),
             "its numbers are big-endian; save it again on another machine");
+}
+
+// Two tensors in files of PyTorch before 1.6, whose keys are addresses.
+class OldTorchFile : public testing::Test {
+ protected:
+  OldTorchFile() {
+    first_.key = "94086832376832", first_.old = true;
+    second_ = {.name = "b",
+               .type = "HalfStorage",
+               .key = "17",
+               .elements = 2,
+               .sizes = {2},
+               .strides = {1},
+               .old = true};
+  }
+  std::string file() const {
+    return old_torch_file(
+        state_dict({first_, second_}), {"17", first_.key},
+        {little_endian(2, 8) + std::string("\0\x3c\0\xc0", 4), little_endian(6, 8) + six});
+  }
+  TorchTensor first_ = matrix, second_;
+};
+
+TEST_F(OldTorchFile, IsRead) {
+  const TensorFile read = parsed(file());
+  EXPECT_EQ(read.tensors.at("a").data, (Floats{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(read.tensors.at("a").shape, (Shape{2, 3}));
+  EXPECT_EQ(read.tensors.at("b").data, (Floats{1, -2}));
+  const TemporaryFolder folder;
+  write_text(folder / "a.pth", file());
+  EXPECT_EQ(read_tensor_file(folder / "a.pth").tensors.at("a").data[4], 4);
+}
+
+TEST_F(OldTorchFile, MustBeWholeAndRunsNothing) {
+  const std::string whole = file();
+  for (size_t size = 15; size < whole.size(); ++size) {
+    const std::string message = line(whole.substr(0, size));
+    ASSERT_TRUE(has(message, "truncated: ") || has(message, "isn't a pickle") ||
+                has(message, "cut short in storage "))
+        << size << message;
+  }
+  EXPECT_EQ(line(whole + "x"), "has 1 byte after its storages");
+  EXPECT_EQ(line(replaced(whole, "little_endian\x88", "little_endian\x89")),
+            "its numbers are big-endian; save it again on another machine");
+  EXPECT_EQ(line(replaced(whole, "M\xe9\x03", "M\xea\x03")),
+            "a file of torch.save in another version");
+  first_.key = "5";
+  const std::string own = file(), six_elements = little_endian(6, 8) + six;
+  EXPECT_EQ(line(replaced(own, six_elements, little_endian(7, 8) + six + "1234")),
+            "tensor 'a' needs 6 elements of 4 bytes in storage 5, which has 28 bytes");
+  EXPECT_EQ(line(replaced(own, six_elements, little_endian(UINT64_MAX / 2, 8) + six)),
+            "cut short in storage 2 of 2; get the file again");
+  EXPECT_EQ(line(old_torch_file(state_dict({first_}), {"../x"}, {})),
+            "a storage that no tensor has: '../x'");
+  EXPECT_EQ(line(old_torch_file(state_dict({first_}), {}, {})),
+            "tensor 'a' needs storage 5, which the file lacks");
+  EXPECT_EQ(line(old_torch_file("\x80\2cos\nsystem\n" + pickled("true") + "\x85R.", {}, {})),
+            "at byte 2: the name os.system, which files of weights don't have" + advice);
 }
 
 class ZipArchives : public testing::Test {
@@ -215,7 +273,7 @@ TEST_F(ZipArchives, OfEverySizeAreRead) {
 TEST_F(ZipArchives, MustBeWhole) {
   const std::string again = "; get the file again", not_whole = "not a whole zip archive: ";
   const std::string whole = torch_file(state_dict({matrix}), {six});
-  for (size_t size = 0; size < whole.size(); ++size) {
+  for (size_t size = 4; size < whole.size(); ++size) {
     const std::string message = line(whole.substr(0, size));
     ASSERT_EQ(message, not_whole + "it has no end record" + again) << size;
   }
