@@ -16,7 +16,7 @@ struct StoragePlace {
 // Finds a storage by its key, once; nothing: the file lacks it. May throw FileError.
 using FindStorage = std::function<std::optional<StoragePlace>(const std::string& key)>;
 
-// Of the root, or of its "state_dict" or "model". Every size is checked before use. Throws
+// Reads the root, or its "state_dict" or "model". Every size is checked before use. Throws
 // FileError.
 TensorFile read_state_dict(const Pickle&, const ReadBytes&, const FindStorage&);
 

@@ -42,7 +42,7 @@ TensorFile read_archive(const ReadBytes& read, uint64_t file_bytes) {
   });
 }
 
-// What PyTorch wrote before 1.6: pickles of a magic number, a version, the machine's types, the
+// A file of PyTorch before 1.6: pickles of a magic number, a version, the machine's types, the
 // object and the keys of its storages, and then each storage's number of elements and its bytes.
 class OldFile {
  public:
@@ -113,7 +113,7 @@ class OldFile {
 using Reader = TensorFile (*)(const ReadBytes&, uint64_t file_bytes);
 constexpr size_t enough = OldFile::magic.size();
 
-// By a file's first bytes; null: not torch.save's.
+// The reader for a file with these first bytes; null: it isn't torch.save's.
 Reader reader_for(std::string_view first) {
   if (first.starts_with("PK\3\4")) return read_archive;
   if (first.starts_with(OldFile::magic))
