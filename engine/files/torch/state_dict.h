@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Where a file has a storage's numbers.
+// The place of a storage's numbers in a file.
 struct StoragePlace {
   uint64_t begin = 0, bytes = 0;
 };
