@@ -78,10 +78,9 @@ int list(const CommandLine& line, const std::vector<std::string>&) {
   for (const std::string& model : known_models())
     if (o.model.empty() || model == o.model) std::fputs(table(model, all, cache).c_str(), stdout);
   const std::string how =
-      "They are at https://huggingface.co/NAME and https://download.pytorch.org. unverified: "
-      "nobody "
-      "has recorded the file's whole SHA-256 here. ./launcher weights fetch NAME puts one into " +
-      cache.string() + ", and --weights NAME trains from it";
+      "./launcher weights fetch NAME downloads one into " + cache.string() +
+      ", from https://huggingface.co/NAME or https://download.pytorch.org; --weights NAME trains "
+      "from it. unverified: nobody has recorded the file's whole SHA-256 in models/weights";
   std::printf("%s\n", wrap(as_called(how), 0, 0, text_width()).c_str());
   return 0;
 }
@@ -121,7 +120,7 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
 
 constinit const Command weights_list_command = {
     .name = "weights list",
-    .usage = "[MODEL]",
+    .usage = "[MODEL] [--cache DIR]",
     .summary =
         "list the public weights that fit the models here: names for --weights, sizes, "
         "licences",

@@ -57,10 +57,10 @@ struct PickleKind {
 
 class Pickle {
  public:
-  // `file`: a whole file; with `size`, it may go on behind the pickle, which has so many bytes.
-  // Throws FileError.
+  // `file`: a whole file; with `size`, which becomes the pickle's, more may follow. Throws
+  // FileError.
   Pickle(std::vector<uint8_t> file, const PickleKind&, uint64_t* size = nullptr);
-  Pickle(Pickle&&) = default;  // what values point to stays where it is
+  Pickle(Pickle&&) = default;  // values point to buffers, which stay
   Pickle(const Pickle&) = delete;
   Pickle& operator=(const Pickle&) = delete;
 

@@ -57,6 +57,13 @@ TensorFile example() {
   return file;
 }
 
+TEST(Checksum, OfZipIsCrc32) {
+  const std::string text = "123456789";
+  const auto bytes = std::as_bytes(std::span(text));
+  for (size_t cut = 0; cut <= text.size(); ++cut)
+    EXPECT_EQ(crc32(bytes.subspan(cut), crc32(bytes.first(cut))), 0xcbf43926u);
+}
+
 TEST(Checksum, IsCrc32c) {
   const std::string text = "123456789";
   const auto bytes = std::as_bytes(std::span(text));
