@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/model/plan.h"
 #include "engine/options/augmentation.h"
-#include "engine/options/weights_name.h"
+#include "engine/setup/starting_weights.h"
 #include "engine/training/schedule.h"
-#include "engine/weights/weights_cache.h"
 #include "models/family.h"
 
 namespace bv {
@@ -191,19 +189,6 @@ Options all_options(const Request& request) {
   return o;
 }
 
-// --weights takes a file: given a run's or a checkpoint's folder, the error names the files in it.
-void refuse_folder(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return;
-  std::vector<std::string> files;
-  for (const char* file : {"best/ema.safetensors", "best/weights.safetensors",
-                           "last/weights.safetensors", "weights.safetensors"})
-    if (fs::exists(fs::path(path) / file, error)) files.push_back(fs::path(path) / file);
-  throw UserError("--weights " + path + ": a folder; give a file" +
-                  (files.empty() ? ", .safetensors" : ": " + join(files, " or ")));
-}
-
 // Only a user who asked for the files is told that this build can't write them.
 void check_tensorboard(const Options& o) {
   if (BAREVISION_TENSORBOARD || o.tensorboard == Switch::off) return;
@@ -211,40 +196,6 @@ void check_tensorboard(const Options& o) {
     throw UserError(
         "--tensorboard on: this build can't write its files, for want of protobuf; make deps && "
         "make adds it");
-}
-
-std::string layer_before_head(int features) {
-  return (features ? "a layer of " + std::to_string(features) + " features" : "no layer") +
-         " before the head";
-}
-
-constexpr const char* or_random = "; --weights none starts from random ones";
-
-// Reads --weights and the file's metadata.
-std::pair<TensorFile, WeightsInfo> read_weights(const Options& o, const ModelConfig& model) {
-  if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
-  if (!names_public_weights(o.weights)) refuse_folder(o.weights);
-  const bool from_recipe = o.source("weights") == Source::named_recipe;
-  std::error_code error;
-  if (from_recipe && !names_public_weights(o.weights) && !std::filesystem::exists(o.weights, error))
-    throw UserError("the recipe's weights, " + o.weights + ", aren't here; ./launcher recipes " +
-                    o.recipe + " says where they are from" + or_random);
-  TensorFile file = read_weights_file(o.weights, from_recipe ? or_random : "");
-  WeightsInfo info = weights_info(file, o.weights);
-  if (info.model && *info.model != model.name)
-    throw UserError(o.weights + ": weights of " + *info.model + ", not of " + model.name);
-  const std::optional<int> patch = info.patch_size;
-  if (patch && o.patch_size && *patch != *o.patch_size)
-    throw UserError(o.weights + ": weights for patches of " + std::to_string(*patch) +
-                    " pixels, this run has " + std::to_string(*o.patch_size) +
-                    "; give --patch-size " + std::to_string(*patch));
-  const int there = representation_size(file), here = o.representation_size;
-  if (there != here)
-    throw UserError(o.weights + ": weights with " + layer_before_head(there) + ", this run has " +
-                    layer_before_head(here) + "; " +
-                    (there ? "give --representation-size " + std::to_string(there)
-                           : "leave out --representation-size"));
-  return {std::move(file), std::move(info)};
 }
 
 // Classes are in the order of the weights' head unless --classes gives an order.
@@ -385,7 +336,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   refuse_unused(o);
   s.precision_policy = precision_policy(o, s.notes);
 
-  auto [file, from] = read_weights(o, s.model);
+  auto [file, from] = read_starting_weights(o, s.model);
   s.data = open_data(o, from, s.notes);
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;

@@ -1,0 +1,15 @@
+// --weights of a run: the file, and whether it is of the run's model.
+#pragma once
+#include <utility>
+
+#include "engine/files/weights.h"
+#include "engine/options/model_config.h"
+#include "engine/options/options.h"
+
+namespace bv {
+
+// Reads --weights and the file's metadata; nothing without --weights, or if the run has a
+// checkpoint. Throws UserError.
+std::pair<TensorFile, WeightsInfo> read_starting_weights(const Options&, const ModelConfig&);
+
+}  // namespace bv
