@@ -201,7 +201,7 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
     std::snprintf(text, sizeof text, "%02x", unsigned(b));
     hex += text;
   }
-  EXPECT_EQ(hex, "662e9d79e64e82fe169e856e659d5c03cbc350bc23e0988732b3b82740c1de4f");
+  EXPECT_EQ(hex, "454c19b022fef620f505b10c26b4f4a610e7bfccaa238f0a5fd642d046b47c48");
 }
 
 TEST(Rendezvous, AnotherVersionIsNamed) {
