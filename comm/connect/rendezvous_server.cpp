@@ -104,20 +104,20 @@ RendezvousServer::RendezvousServer(const World& world, const MeetingPoint& point
 
 std::vector<Socket> RendezvousServer::run() {
   const auto end = after(timeout_);
-  while (!complete()) {
+  while (!complete(end)) {
     if (MeetingClock::now() >= end) give_up();
     look();
   }
   return std::move(peers_);
 }
 
-bool RendezvousServer::complete() const {
+bool RendezvousServer::complete(MeetingClock::time_point end) const {
   const std::vector<int> ranks = missing();
   if (ranks.empty() || !quorum_) return ranks.empty();
   const auto awaited = [&](int rank) { return std::ranges::count(ranks, rank) > 0; };
   if (std::ranges::none_of(quorum_->expected, awaited)) return true;
   return world_.size - int(ranks.size()) >= quorum_->least &&
-         seconds_since(last_came_) >= quorum_->last_call;
+         (MeetingClock::now() >= end || seconds_since(last_came_) >= quorum_->last_call);
 }
 
 void RendezvousServer::give_up() {

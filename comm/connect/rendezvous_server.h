@@ -56,7 +56,7 @@ class RendezvousServer {
   std::vector<Socket> run();
 
  private:
-  bool complete() const;
+  bool complete(MeetingClock::time_point end) const;
   void look();
   [[noreturn]] void give_up();
   void accept_all();

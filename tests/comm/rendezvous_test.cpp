@@ -204,6 +204,20 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   EXPECT_EQ(hex, "454c19b022fef620f505b10c26b4f4a610e7bfccaa238f0a5fd642d046b47c48");
 }
 
+// The last call is cut short by the end of the waiting, which finds enough ranks.
+TEST(Rendezvous, AQuorumMeetsAtTheEnd) {
+  const int port = free_port();
+  Ranks ranks;
+  for (const int rank : {0, 2})
+    ranks.push_back(std::make_unique<Child>([=] {
+      const Quorum two{.expected = {1, 2}, .least = 2, .last_call = 2 * hang};
+      const double timeout = rank == 0 ? 3 : hang;
+      const auto sockets = meet_over_network(world_at(port, rank, 3), timeout, &two);
+      return rank > 0 || (!sockets[1] && sockets[2]) ? 0 : 1;
+    }));
+  expect_all_end_well(ranks);
+}
+
 TEST(Rendezvous, AnotherVersionIsNamed) {
   const int port = free_port();
   const auto rank0 = start(world_at(port, 0), 2);
