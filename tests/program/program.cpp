@@ -1,6 +1,7 @@
 #include "tests/program/program.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -43,6 +44,10 @@ int become_launcher(const std::string& folder, const std::string& words, const s
   const int fd = options.output >= 0 ? options.output
                                      : open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) return 98;
+  if (!options.network.empty()) {
+    const int name = open(("/run/netns/" + options.network).c_str(), O_RDONLY | O_CLOEXEC);
+    if (name < 0 || setns(name, CLONE_NEWNET) != 0) return 98;
+  }
   if (options.address_space) {
     const rlimit limit{options.address_space, options.address_space};
     if (setrlimit(RLIMIT_AS, &limit) != 0) return 98;

@@ -27,6 +27,7 @@ struct ProgramOptions {
   std::vector<int> closed = {};   // of the standard descriptors
   std::vector<int> ignored = {};  // signals
   size_t file_size = 0;           // max bytes; 0: no limit
+  std::string network = {};       // name of a network namespace (ip netns); empty: the tests' own
 };
 
 class Program {

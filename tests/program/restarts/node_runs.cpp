@@ -23,11 +23,12 @@ bool listens_on(int port) {
 
 }  // namespace
 
-void NodeRuns::start(int node, const std::string& words) {
+void NodeRuns::start(int node, const std::string& words, const std::string& network) {
   launchers_[size_t(node)] = std::make_unique<Program>(
-      folder_.path(), "--nnodes " + nodes_ + " --master-addr 127.0.0.1 --node-rank " +
-                          std::to_string(node) + " --master-port " + std::to_string(port_) + " " +
-                          words);
+      folder_.path(),
+      "--nnodes " + nodes_ + " --master-addr " + address_ + " --node-rank " + std::to_string(node) +
+          " --master-port " + std::to_string(port_) + " " + words,
+      ProgramOptions{.network = network});
 }
 
 void NodeRuns::wait_for_steps() const {

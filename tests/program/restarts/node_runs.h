@@ -19,7 +19,7 @@ class NodeRuns : public ProgramTest {
  protected:
   void SetUp() override { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 2"); }
 
-  void start(int node, const std::string& words);
+  void start(int node, const std::string& words, const std::string& network = "");
   void start_all(const std::string& words) {
     for (int n = 0; n < most_; ++n) start(n, words);
   }
@@ -41,6 +41,7 @@ class NodeRuns : public ProgramTest {
   const int port_ = free_port() + 1;
   const std::string words_ = "-n 1 " + endless + "run --max-restarts 100 ";
   std::string nodes_ = "2";  // --nnodes
+  std::string address_ = "127.0.0.1";
   int most_ = 2;
   std::array<std::unique_ptr<Program>, 4> launchers_;
 };
