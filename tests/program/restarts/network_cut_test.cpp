@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <string>
@@ -81,11 +80,7 @@ TEST_F(NetworkCut, NodeZeroContinuesAloneAndTakesTheOtherBack) {
   wait_for_restart(2);
   EXPECT_EQ(last_metric(in("run"), "restart", "processes"), "2");
   stop({0, 1});
-  train_whole(2);
-  const std::vector<double> got = losses(in("run")), want = losses(in("whole"));
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < got.size(); ++i)
-    EXPECT_NEAR(got[i], want[i], 1e-3 * std::abs(want[i])) << "step " << i + 1;
+  expect_losses_of(2);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <utility>
@@ -70,6 +71,14 @@ void NodeRuns::train_whole(int processes) {
   go("-n " + std::to_string(processes) + " " + on_random + "--steps " + std::to_string(step) +
      " --out whole");
   EXPECT_EQ(metric(in("run"), "step", "step"), metric(in("whole"), "step", "step"));
+}
+
+void NodeRuns::expect_losses_of(int processes) {
+  train_whole(processes);
+  const std::vector<double> got = losses(in("run")), want = losses(in("whole"));
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], 1e-3 * std::abs(want[i])) << "step " << i + 1;
 }
 
 std::string NodeRuns::name(int rank) {

@@ -35,6 +35,8 @@ class NodeRuns : public ProgramTest {
   // Trains `whole` to the step of the stopped run without a disturbance, and compares the logs'
   // steps.
   void train_whole(int processes);
+  // The same, and the losses of both within rounding.
+  void expect_losses_of(int processes);
   // "rank 1 (node 1, HOST)"
   static std::string name(int rank);
 
