@@ -57,6 +57,7 @@ TEST_F(NetworkCut, NodesMeetAgainOnceItIsBack) {
   const std::string restart = "restart 1 of 100 in 1 s; the run ended in step ";
   for (const int n : {0, 1})
     ASSERT_TRUE(has(node(n).errors_until(restart), restart)) << "node " << n;
+  usleep(3000000);  // until they wait for each other
   ASSERT_TRUE(set_link(1, "up"));
   wait_for_restart(1);
   EXPECT_EQ(last_metric(in("run"), "restart", "processes"), "2");
