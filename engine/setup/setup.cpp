@@ -329,6 +329,9 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   // PyTorch DDP's size on GPUs; the size that measures best on the cpu.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind);
+  if (o.reduce_dtype != DType::fp32 && o.all_reduce == AllReduce::two_level)
+    throw UserError("--all-reduce 2d adds in fp32 alone; leave it or --reduce-dtype " +
+                    word_of(o.reduce_dtype) + " out");
   if (!backend.supports(o.reduce_dtype))
     throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) + ": " + backend.describe() +
                     " has no kernels for it; try " +

@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 namespace bv {
 namespace {
 
 // Elements of the largest sum: a bucket, or the buffers, or batch norm's sums, which are as many.
-size_t largest_sum(const Graph& graph, const SyncOptions& options) {
+size_t largest_sum(const Graph& graph, std::span<const Bucket> buckets) {
   size_t most = graph.buffer_count();
-  for (const Bucket& bucket : gradient_buckets(graph, options.bucket_bytes))
-    most = std::max(most, bucket.end - bucket.begin);
+  for (const Bucket& bucket : buckets) most = std::max(most, bucket.end - bucket.begin);
   return most;
 }
 
@@ -57,15 +57,15 @@ GradientSync::GradientSync(Backend& backend, Communicator* communicator,
     if (options.ordered() || options.dtype != DType::fp32)
       channels_.back().ordered =
           std::make_unique<OrderedSum>(backend, channels_.back().channel.communicator(),
-                                       largest_sum(parameters.graph(), options), options.dtype);
+                                       largest_sum(parameters.graph(), buckets_), options.dtype);
   }
 }
 
 size_t GradientSync::bytes(const Graph& graph, const SyncOptions& options, int replicas) {
   if (replicas == 1 || (!options.ordered() && options.dtype == DType::fp32)) return 0;
-  const size_t buckets = gradient_buckets(graph, options.bucket_bytes).size();
-  return std::min(static_cast<size_t>(options.channels), buckets) *
-         OrderedSum::bytes(replicas, largest_sum(graph, options), options.dtype);
+  const std::vector<Bucket> buckets = gradient_buckets(graph, options.bucket_bytes);
+  return std::min(static_cast<size_t>(options.channels), buckets.size()) *
+         OrderedSum::bytes(replicas, largest_sum(graph, buckets), options.dtype);
 }
 
 void GradientSync::allocate() {

@@ -75,6 +75,8 @@ TEST_F(ProgramShards, AreRefusedWhereTheyCantBe) {
                  "depend on their number; leave one out\n");
   expect_refused("-n 2 " + words + "--batch 8 --shards 4 --all-reduce 2d",
                  "--all-reduce 2d adds in another order than --shards; leave one out\n");
+  expect_refused("-n 2 " + words + "--batch 8 --reduce-dtype bf16 --all-reduce 2d",
+                 "--all-reduce 2d adds in fp32 alone; leave it or --reduce-dtype bf16 out\n");
   go(words + "--batch 8 --shards 4 --out run");
   expect_refused("--resume run --shards 2",
                  "--shards can't be changed with --resume: the run has 4; leave it out, or start a "
