@@ -112,7 +112,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
                            .data = setup.data.fingerprint};
     Connection peers = connect(world, setup.options, facts, device, *backend);
     communicator = std::move(peers.communicator);
-    const bool ordered = setup.options.shards || setup.options.reduce_dtype != DType::fp32;
+    const bool ordered =
+        setup.options.shards || setup.options.zero || setup.options.reduce_dtype != DType::fp32;
     setup.all_reduce = ordered ? AllReduce::flat : peers.all_reduce;
     setup.nodes = peers.nodes;
   }

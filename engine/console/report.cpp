@@ -60,7 +60,9 @@ std::string in_micro_batches(const Setup& s) {
 std::string gradients(const Setup& s, const RunHead& head) {
   return counted(static_cast<int64_t>(head.gradient_buckets), "bucket") + " of at most " +
          format_bytes(static_cast<size_t>(*s.options.bucket_bytes)) + " on " +
-         counted(s.options.comm_streams, "stream") + ", " + word_of(s.all_reduce) + " all-reduce" +
+         counted(s.options.comm_streams, "stream") + ", " +
+         (s.options.zero && s.replicas > 1 ? "reduce-scatter (--zero 1)"
+                                           : word_of(s.all_reduce) + " all-reduce") +
          (s.options.reduce_dtype == DType::fp32 ? "" : " in " + word_of(s.options.reduce_dtype));
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/files/channels_last.h"
@@ -45,10 +47,22 @@ TensorViews sorted(TensorViews views, const TensorViews& more) {
 
 }  // namespace
 
-Parameters::Parameters(Backend& backend, const Graph& graph, int moments, bool ema, int shards)
-    : backend_(&backend), graph_(&graph), moments_(moments), shards_(shards), has_ema_(ema) {}
+Parameters::Parameters(Backend& backend, const Graph& graph, int moments, bool ema, int shards,
+                       std::vector<Segment> kept)
+    : backend_(&backend),
+      graph_(&graph),
+      kept_(std::move(kept)),
+      moments_(moments),
+      shards_(shards),
+      has_ema_(ema) {}
 
 size_t Parameters::buffer_stride() const { return align(own_buffer_bytes()) / sizeof(float); }
+
+size_t Parameters::kept_bytes() const {
+  size_t elements = 0;
+  for (const Segment& s : kept_) elements += s.end - s.begin;
+  return elements * sizeof(float);
+}
 
 size_t Parameters::compute_weights_bytes() const {
   return graph_->dtype() == DType::fp32 ? 0 : graph_->arena_count() * size_of(graph_->dtype());
@@ -59,17 +73,16 @@ void Parameters::allocate() {
   // Zeroed, so that the padding between parameters stays zero.
   weights_ = zeroed(weight_bytes());
   compute_weights_ = zeroed(compute_weights_bytes());
-  if (has_ema_) ema_ = zeroed(weight_bytes());
+  ema_ = zeroed(ema_bytes());
   grads_ = zeroed(gradient_bytes());
   buffers_ = zeroed(buffer_bytes());
-  if (moments_ > 0) m_ = zeroed(weight_bytes());
-  if (moments_ > 1) v_ = zeroed(weight_bytes());
+  if (moments_ > 0) m_ = zeroed(kept_bytes());
+  if (moments_ > 1) v_ = zeroed(kept_bytes());
 }
 
-Context Parameters::context(DType dtype, bool averaged) const {
-  float* const read = averaged ? ema() : weights();
-  return {.weights = read,
-          .compute_weights = dtype == DType::fp32 ? read : compute_weights(),
+Context Parameters::context(DType dtype, float* masters) const {
+  return {.weights = masters,
+          .compute_weights = dtype == DType::fp32 ? masters : compute_weights(),
           .grads = grads(),
           .buffers = buffers()};
 }
@@ -79,7 +92,7 @@ void Parameters::set_weights(const Tensors& values) {
   upload(buffers(), graph_->buffers(), values, "");
   for (int shard = 1; shard < shards_; ++shard)
     backend_->copy(buffers(shard), buffers(), own_buffer_bytes(), nullptr);
-  if (ema()) backend_->copy(ema(), weights(), weight_bytes(), nullptr);
+  if (has_ema_) pack(ema(), weights());
 }
 
 Tensors Parameters::get_weights() const {
@@ -91,17 +104,42 @@ Tensors Parameters::get_weights() const {
 Tensors Parameters::get_gradients() const { return download(grads(), graph_->parameters(), ""); }
 
 void Parameters::set_moments(const Tensors& values) {
-  for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}}) {
-    if (!arena) continue;
+  for (const auto& [prefix, arena, number] : {std::tuple{"m.", m(), 1}, std::tuple{"v.", v(), 2}}) {
+    if (number > moments_) continue;
     for (const ParameterInfo& p : graph_->parameters())
       if (!values.contains(prefix + p.name))
         throw UserError("checkpoint: the optimizer's state lacks '" + (prefix + p.name) +
                         "'; it was saved by another optimizer");
-    upload(arena, graph_->parameters(), values, prefix);
+    set_kept(arena, values, prefix);
   }
 }
 
+// By way of the gradients, whose padding stays zero.
+void Parameters::set_kept(float* arena, const Tensors& values, const std::string& prefix) const {
+  upload(grads(), graph_->parameters(), values, prefix);
+  pack(arena, grads());
+}
+
+void Parameters::pack(float* to, const float* arena) const {
+  for (const Segment& s : kept_) {
+    backend_->copy(to, arena + s.begin, (s.end - s.begin) * sizeof(float), nullptr);
+    to += s.end - s.begin;
+  }
+}
+
+void Parameters::unpack(const float* kept) const {
+  for (const Segment& s : kept_) {
+    backend_->copy(grads() + s.begin, kept, (s.end - s.begin) * sizeof(float), nullptr);
+    kept += s.end - s.begin;
+  }
+}
+
+void Parameters::need_all() const {
+  if (!keeps_all()) throw std::logic_error("other processes keep parts of the state");
+}
+
 Tensors Parameters::get_moments() const {
+  need_all();
   Tensors all;
   if (m()) all = download(m(), graph_->parameters(), "m.");
   if (v()) all.merge(download(v(), graph_->parameters(), "v."));
@@ -109,15 +147,16 @@ Tensors Parameters::get_moments() const {
 }
 
 void Parameters::set_ema(const Tensors& values) {
-  if (!ema()) return;
+  if (!has_ema_) return;
   for (const ParameterInfo& p : graph_->parameters())
     if (!values.contains(p.name))
       throw UserError("checkpoint: the average of the weights lacks '" + p.name + "'");
-  upload(ema(), graph_->parameters(), values, "");
+  set_kept(ema(), values, "");
 }
 
 Tensors Parameters::get_ema() const {
-  if (!ema()) return {};
+  if (!has_ema_) return {};
+  need_all();
   auto values = download(ema(), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
@@ -149,15 +188,15 @@ ParameterCopy Parameters::copy_in(void* host) const {
           .v = piece(moments_ > 1, weight_bytes())};
 }
 
-void Parameters::copy_to(const ParameterCopy& to) const {
+void Parameters::copy_to(const ParameterCopy& to, const Whole& whole) const {
   const auto copy = [this](float* host, const float* arena, size_t bytes) {
     if (host) backend_->to_host(host, arena, bytes, nullptr);
   };
   copy(to.weights, weights(), weight_bytes());
   copy(to.buffers, buffers(), own_buffer_bytes());
-  copy(to.ema, ema(), weight_bytes());
-  copy(to.m, m(), weight_bytes());
-  copy(to.v, v(), weight_bytes());
+  if (has_ema_) copy(to.ema, whole(ema()), weight_bytes());
+  if (moments_ > 0) copy(to.m, whole(m()), weight_bytes());
+  if (moments_ > 1) copy(to.v, whole(v()), weight_bytes());
 }
 
 CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {

@@ -3,6 +3,7 @@
 // to files.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,12 @@ class Parameters {
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
   // moments: 2 (m and v) or 1 (m). ema: keeps a moving average of the weights. shards: parts of a
-  // batch that each have gradients and buffers of their own.
-  Parameters(Backend&, const Graph&, int moments, bool ema = false, int shards = 1);
+  // batch that each have gradients and buffers of their own. kept: the segments of the arena whose
+  // moments and average this process keeps, packed one after another; empty ones are left out.
+  Parameters(Backend&, const Graph&, int moments, bool ema, int shards, std::vector<Segment> kept);
+  // Keeps all.
+  Parameters(Backend& backend, const Graph& graph, int moments, bool ema = false, int shards = 1)
+      : Parameters(backend, graph, moments, ema, shards, graph.segments()) {}
   // For inference: no gradients.
   Parameters(Backend& backend, const Graph& graph) : Parameters(backend, graph, 0) {
     has_gradients_ = false;
@@ -36,9 +41,9 @@ class Parameters {
   size_t gradient_bytes() const {
     return has_gradients_ ? static_cast<size_t>(shards_) * gradient_stride() * sizeof(float) : 0;
   }
-  size_t optimizer_bytes() const { return weight_bytes() * static_cast<size_t>(moments_); }
+  size_t optimizer_bytes() const { return kept_bytes() * static_cast<size_t>(moments_); }
   size_t compute_weights_bytes() const;
-  size_t ema_bytes() const { return has_ema_ ? weight_bytes() : 0; }
+  size_t ema_bytes() const { return has_ema_ ? kept_bytes() : 0; }
   size_t buffer_bytes() const {
     return static_cast<size_t>(shards_) * buffer_stride() * sizeof(float);
   }
@@ -50,6 +55,10 @@ class Parameters {
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
   float* ema() const { return ema_.data<float>(); }
+  bool has_ema() const { return has_ema_; }
+  // The segments of the arena that m, v and ema have.
+  const std::vector<Segment>& kept() const { return kept_; }
+  bool keeps_all() const { return kept_bytes() == weight_bytes(); }
   float* buffers(int shard = 0) const {
     return buffers_.data<float>() + static_cast<size_t>(shard) * buffer_stride();
   }
@@ -61,10 +70,10 @@ class Parameters {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
   }
 
-  // The parameters' part of a Context, for a pass in this dtype. averaged: uses the moving average
-  // instead of the weights. In 16 bits, compute_weights() holds rounded values of one of the two.
-  Context context(DType, bool averaged = false) const;
-  Context context() const { return context(graph_->dtype()); }
+  // The parameters' part of a Context, for a pass in this dtype with these master weights: the
+  // weights or their average. In 16 bits, compute_weights() holds rounded values of one of the two.
+  Context context(DType, float* masters) const;
+  Context context() const { return context(graph_->dtype(), weights()); }
 
   // Initial values: they depend on the seed and the parameter's name alone.
   void initialise(uint64_t seed);
@@ -73,19 +82,24 @@ class Parameters {
   void set_weights(const Tensors&);
   Tensors get_weights() const;
   Tensors get_gradients() const;
-  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing.
+  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing. Overwrites the
+  // gradients; get_moments() needs a process that keeps all.
   void set_moments(const Tensors&);
   Tensors get_moments() const;
-  // The moving average of the weights, with the current buffers; empty without --ema. Throws
-  // UserError if one is missing.
+  // The same for the moving average of the weights, with the current buffers; empty without --ema.
   void set_ema(const Tensors&);
   Tensors get_ema() const;
+  // Between the kept segments' places in an arena and m, v or ema.
+  void pack(float* kept, const float* arena) const;
+  void unpack(const float* kept) const;  // into grads()
   // Size of the copy of all arenas that a checkpoint needs.
   size_t copy_bytes() const;
   size_t model_bytes() const;               // the same for the whole model, not just this part
   ParameterCopy copy_in(void* host) const;  // of copy_bytes()
-  // Enqueues copies of the arenas on stream 0. `to` must live until they are done.
-  void copy_to(const ParameterCopy&) const;
+  // Enqueues copies of the arenas on stream 0. `to` must live until they are done. whole: the whole
+  // arena of a kept one, until the next call; null arenas are not copied, but asked for.
+  using Whole = std::function<const float*(float* kept)>;
+  void copy_to(const ParameterCopy&, const Whole& whole) const;
   // The copy's tensors, in a checkpoint's form.
   CheckpointTensors tensors_of(const ParameterCopy&) const;
   // Zeros in the shapes that get_weights() and get_moments() return for another part of the model.
@@ -97,12 +111,16 @@ class Parameters {
  private:
   using Infos = std::vector<ParameterInfo>;
   size_t own_buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
+  size_t kept_bytes() const;
+  void set_kept(float* arena, const Tensors&, const std::string& prefix) const;
+  void need_all() const;
   Tensors download(const float* arena, const Infos&, const std::string& prefix) const;
   void upload(float* arena, const Infos&, const Tensors&, const std::string& prefix,
               uint16_t* rounded = nullptr) const;
 
   Backend* backend_;
   const Graph* graph_;
+  std::vector<Segment> kept_;
   int moments_, shards_;
   bool has_ema_, has_gradients_ = true;
   DeviceMemory weights_, compute_weights_, ema_, grads_, m_, v_, buffers_;

@@ -190,6 +190,7 @@ struct MachineOptions {
   std::optional<AllReduce> all_reduce;
   int shards = 0;  // of a batch, summed in one tree; 0: the order depends on the processes
   DType reduce_dtype = DType::fp32;  // in which gradients travel
+  int zero = 0;                      // ZeRO's stage: 1: replicas share the update's state
   double timeout = 60;               // seconds without a sign of life from a peer
   int max_restarts = 0;              // of a run that failed, by the launcher
   std::string trace;                 // file to write; empty: none

@@ -28,7 +28,7 @@ void Snapshot::allocate() {
 
 void Snapshot::take() {
   state_ = State::copying;
-  trainer_->parameters().copy_to(copy_);
+  trainer_->copy_to(copy_);
   backend_->call_on_host(nullptr, [this] {
     state_ = State::there;
     state_.notify_all();

@@ -91,7 +91,10 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
   saved_step_ = progress.step;
   std::optional<Trainer::Saved> gathered;
   if (!whole_) gathered = trainer.saved();
-  if (!first_) return "";
+  if (!first_) {
+    if (trainer.in_parts()) trainer.copy_to({});
+    return "";
+  }
   Checkpoint c = progress;
   describe(c, trainer);
   std::optional<int64_t> replaced;

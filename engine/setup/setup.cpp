@@ -169,7 +169,8 @@ TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
                    .channels = o.comm_streams,
                    .sync_batchnorm = o.sync_bn,
                    .shards = o.shards ? *o.micro_batches : 0,
-                   .dtype = o.reduce_dtype},
+                   .dtype = o.reduce_dtype,
+                   .zero = o.zero == 1},
           .recompute = o.recompute == Recompute::blocks,
           .seed = o.seed};
 }
@@ -332,10 +333,18 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   if (o.reduce_dtype != DType::fp32 && o.all_reduce == AllReduce::two_level)
     throw UserError("--all-reduce 2d adds in fp32 alone; leave it or --reduce-dtype " +
                     word_of(o.reduce_dtype) + " out");
+  if (o.zero && o.all_reduce == AllReduce::two_level)
+    throw UserError(
+        "--all-reduce 2d sums for all processes, --zero 1 each part for one; leave one "
+        "out");
+  if (o.zero && o.pipeline > 1)
+    throw UserError("--zero 1 is for processes that have the whole model, and --pipeline " +
+                    std::to_string(o.pipeline) + " divides it already; leave one out");
+  if (o.zero && world == 1)
+    s.notes.push_back("--zero 1 keeps everything here: there is one process");
   if (!backend.supports(o.reduce_dtype))
     throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) + ": " + backend.describe() +
-                    " has no kernels for it; try " +
-                    (backend.supports(DType::bf16) ? "bf16 or fp32" : "fp32"));
+                    " has no kernels for it; try fp16 or fp32");
   refuse_unused(o);
   s.precision_policy = precision_policy(o, s.notes);
 

@@ -17,8 +17,8 @@ namespace {
 constexpr double shortest_idle = 1e-5;  // seconds
 
 const char* name_of(Work work) {
-  constexpr std::array names = {"forward", "backward",   "exchange",
-                                "update",  "evaluation", "all-reduce"};
+  constexpr std::array names = {"forward",    "backward",   "exchange",       "update",
+                                "evaluation", "all-reduce", "reduce-scatter", "all-gather"};
   return names.at(static_cast<size_t>(work));
 }
 

@@ -1,4 +1,4 @@
-// Timeline of this process: forward, backward, exchanges, all-reduces, updates. The device calls
+// Timeline of this process: forward, backward, exchanges, sums, updates. The device calls
 // the host at both ends of each span, in stream order, so recorded graphs are traced like other
 // work. Without --trace there is no Trace and no such call.
 #pragma once
@@ -15,7 +15,16 @@
 
 namespace bv {
 
-enum class Work : uint8_t { forward, backward, exchange, update, evaluation, all_reduce };
+enum class Work : uint8_t {
+  forward,
+  backward,
+  exchange,
+  update,
+  evaluation,
+  all_reduce,
+  reduce_scatter,
+  all_gather
+};
 
 inline constexpr int64_t traced_updates = 100;  // of each process, from the first
 

@@ -8,6 +8,17 @@
 namespace bv {
 namespace {
 
+bool needs_order(const SyncOptions& o) { return o.ordered() || o.zero || o.dtype != DType::fp32; }
+
+// Elements of which a replica's share of a bucket is a multiple.
+size_t unit_of(const SyncOptions& o) {
+  return o.zero ? GradientSquares::norm_block : OptimizerUpdate::decay_chunk;
+}
+
+std::vector<Bucket> buckets_of(const Graph& graph, const SyncOptions& o) {
+  return gradient_buckets(graph, o.bucket_bytes, unit_of(o));
+}
+
 // Elements of the largest sum: a bucket, or the buffers, or batch norm's sums, which are as many.
 size_t largest_sum(const Graph& graph, std::span<const Bucket> buckets) {
   size_t most = graph.buffer_count();
@@ -17,9 +28,8 @@ size_t largest_sum(const Graph& graph, std::span<const Bucket> buckets) {
 
 }  // namespace
 
-std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
-  constexpr size_t unit = OptimizerUpdate::decay_chunk;  // alignment of parameters
-  const auto elements = [](size_t bytes) {
+std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes, size_t unit) {
+  const auto elements = [unit](size_t bytes) {
     return std::max<size_t>(1, bytes / sizeof(float) / unit) * unit;
   };
   const size_t max = elements(max_bytes), first = std::min(max, elements(1 << 20));
@@ -27,7 +37,8 @@ std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
   size_t begin = 0, end = 0;
   const auto extend = [&](size_t to) {
     const size_t limit = buckets.empty() ? first : max;
-    if (end > begin && to - begin > limit) buckets.push_back({begin, end}), begin = end;
+    const size_t cut = end / unit * unit;
+    if (cut > begin && to - begin > limit) buckets.push_back({begin, cut}), begin = cut;
     for (; to - begin > max; begin += max) buckets.push_back({begin, begin + max});
     end = to;
   };
@@ -38,12 +49,26 @@ std::vector<Bucket> gradient_buckets(const Graph& graph, size_t max_bytes) {
   return buckets;
 }
 
+std::vector<Segment> kept_segments(const Graph& graph, const SyncOptions& options, int replica,
+                                   int replicas) {
+  if (!options.zero || replicas == 1) return graph.segments();
+  std::vector<Segment> kept;
+  for (const Bucket& bucket : buckets_of(graph, options)) {
+    const Shares shares{replicas, std::min(bucket.end, graph.arena_count()) - bucket.begin,
+                        unit_of(options)};
+    const size_t begin = bucket.begin + shares.begin(replica),
+                 end = bucket.begin + shares.end(replica);
+    if (end > begin) kept.push_back({begin, end, begin / GradientSquares::norm_block});
+  }
+  return kept;
+}
+
 GradientSync::GradientSync(Backend& backend, Communicator* communicator,
                            const Parameters& parameters, const SyncOptions& options)
     : backend_(&backend),
       parameters_(&parameters),
       options_(options),
-      buckets_(gradient_buckets(parameters.graph(), options.bucket_bytes)) {
+      buckets_(buckets_of(parameters.graph(), options)) {
   if (!communicator) return;
   replicas_ = communicator->size();
   std::vector<int> all(static_cast<size_t>(replicas_));
@@ -54,18 +79,18 @@ GradientSync::GradientSync(Backend& backend, Communicator* communicator,
     Channel channel = i == 0 ? Channel(backend, *communicator, stream)
                              : Channel(backend, communicator->group(all), stream);
     channels_.push_back({std::move(channel), nullptr});
-    if (options.ordered() || options.dtype != DType::fp32)
-      channels_.back().ordered =
-          std::make_unique<OrderedSum>(backend, channels_.back().channel.communicator(),
-                                       largest_sum(parameters.graph(), buckets_), options.dtype);
+    if (needs_order(options))
+      channels_.back().ordered = std::make_unique<OrderedSum>(
+          backend, channels_.back().channel.communicator(),
+          largest_sum(parameters.graph(), buckets_), options.dtype, unit_of(options));
   }
 }
 
 size_t GradientSync::bytes(const Graph& graph, const SyncOptions& options, int replicas) {
-  if (replicas == 1 || (!options.ordered() && options.dtype == DType::fp32)) return 0;
-  const std::vector<Bucket> buckets = gradient_buckets(graph, options.bucket_bytes);
+  if (replicas == 1 || !needs_order(options)) return 0;
+  const std::vector<Bucket> buckets = buckets_of(graph, options);
   return std::min(static_cast<size_t>(options.channels), buckets.size()) *
-         OrderedSum::bytes(replicas, largest_sum(graph, buckets), options.dtype);
+         OrderedSum::bytes(replicas, largest_sum(graph, buckets), options.dtype, unit_of(options));
 }
 
 void GradientSync::allocate() {
@@ -116,22 +141,28 @@ void GradientSync::reduce(size_t ready) {
     }
     const size_t number = (next_bucket_ - 1) % channels_.size();
     const Stream stream = channels_[number].channel.fork();
-    traced(trace_, stream, {Work::all_reduce, static_cast<int>(number) + 1},
+    const Work work = options_.zero ? Work::reduce_scatter : Work::all_reduce;
+    traced(trace_, stream, {work, static_cast<int>(number) + 1},
            [&] { reduce(bucket, &channels_[number], stream); });
     if (next_bucket_ == buckets_.size())
       for (const Summing& used : channels_) used.channel.join();
   }
 }
 
-// The tail's counts need fp32.
+// The tail's counts need fp32, on all replicas.
 void GradientSync::reduce(const Bucket& bucket, const Summing* summing, Stream stream) const {
   const auto [begin, end] = bucket;
   float* const data = parameters_->grads() + begin;
   sum_shards(data, end - begin, parameters_->gradient_stride(), options_.shards, stream);
   if (!summing) return;
   const size_t arena = parameters_->graph().arena_count(),
-               cut = options_.dtype == DType::fp32 ? end : std::clamp(arena, begin, end);
-  if (cut > begin) sum_replicas(data, cut - begin, true, *summing, stream);
+               cut = options_.dtype == DType::fp32 && !options_.zero
+                         ? end
+                         : std::clamp(arena, begin, end);
+  if (cut > begin && options_.zero)
+    summing->ordered->reduce_scatter(data, cut - begin, stream);
+  else if (cut > begin)
+    sum_replicas(data, cut - begin, true, *summing, stream);
   if (cut < end) sum_replicas(parameters_->grads() + cut, end - cut, false, *summing, stream);
 }
 
@@ -148,6 +179,32 @@ void GradientSync::average_buffers() {
                           nullptr);
   for (int shard = 1; shard < shards; ++shard)
     backend_->copy(parameters_->buffers(shard), first, count * sizeof(float), nullptr);
+}
+
+void GradientSync::all_gather(float* arena) const {
+  const size_t count = parameters_->graph().arena_count();
+  for (const Summing& used : channels_) used.channel.fork();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const auto [begin, end] = buckets_[i];
+    if (begin >= count) continue;
+    const Summing& summing = channels_[i % channels_.size()];
+    const Stream stream = summing.channel.stream();
+    traced(trace_, stream, {Work::all_gather, static_cast<int>(i % channels_.size()) + 1}, [&] {
+      summing.ordered->all_gather(arena + begin, std::min(end, count) - begin, stream);
+    });
+  }
+  for (const Summing& used : channels_) used.channel.join();
+}
+
+void GradientSync::share_weights() const {
+  all_gather(parameters_->weights());
+  const Graph& graph = parameters_->graph();
+  if (graph.dtype() != DType::fp32)
+    backend_->kernels().run(RoundWeights{.out = parameters_->compute_weights(),
+                                         .inp = parameters_->weights(),
+                                         .count = graph.arena_count(),
+                                         .dtype = graph.dtype()},
+                            nullptr);
 }
 
 void GradientSync::spread(float* data, size_t count, Together together) const {

@@ -27,6 +27,7 @@ struct SyncOptions {
   bool sync_batchnorm = false;  // computes statistics over all replicas' batches
   int shards = 0;               // of this process (--shards); 0: sums have no fixed order
   DType dtype = DType::fp32;    // --reduce-dtype
+  bool zero = false;            // --zero 1: each replica keeps a part of the update's state
   bool ordered() const { return shards > 0; }
 };
 
@@ -34,8 +35,14 @@ struct SyncOptions {
 // None exceeds max_bytes (but 64 elements are always allowed): a bucket closes before the node
 // whose parameters would exceed the maximum, and larger nodes are cut at multiples of 64 elements.
 // The first bucket's maximum is 1 MiB, so that reduction starts early, as in PyTorch's DDP. The
-// tail follows the last node like another node.
-std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes);
+// tail follows the last node like another node. unit: instead of 64; buckets end at multiples.
+std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes,
+                                     size_t unit = OptimizerUpdate::decay_chunk);
+
+// The parts of the gradient whose sum a replica gets, and whose moments and average it keeps: with
+// --zero 1 its share of each bucket in whole norm blocks, as ZeRO's stage 1 (Rajbhandari et al.
+// 2020), else all.
+std::vector<Segment> kept_segments(const Graph&, const SyncOptions&, int replica, int replicas);
 
 // As Peers, it lets batch norm compute statistics over the batches of all replicas.
 class GradientSync final : public Peers {
@@ -55,6 +62,12 @@ class GradientSync final : public Peers {
   void reduce(size_t ready);
   // For the update: turns the sum of the running statistics, made by start(), into their mean.
   void average_buffers();
+  // With --zero 1 and several replicas: all of their parts of an arena, to all; stream 0 waits.
+  bool in_parts() const { return options_.zero && replicas_ > 1; }
+  const Channel& channel() const { return channels_[0].channel; }
+  void all_gather(float* arena) const;
+  // The same for the weights, after the update; then rounds them for computing.
+  void share_weights() const;
 
   int rank() const override {
     return replicas_ > 1 ? channels_[0].channel.communicator().rank() : 0;

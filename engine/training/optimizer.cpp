@@ -12,9 +12,7 @@ Optimizer::Optimizer(Backend& backend, const Parameters& parameters, const Optim
       scaling_(scaling),
       decay_all_(decay_all),
       layer_decay_(layer_decay) {
-  update_.count = parameters.graph().arena_count();
-  update_.dtype = parameters.graph().dtype();
-  const size_t chunks = update_.count / OptimizerUpdate::decay_chunk;
+  const size_t chunks = parameters.graph().arena_count() / OptimizerUpdate::decay_chunk;
   decay_bytes_ = align(chunks);
   scale_bytes_ = layer_decay == 1 ? 0 : align(chunks * sizeof(float));
   squares_bytes_ = align(parameters.graph().norm_blocks() * sizeof(double));
@@ -35,6 +33,8 @@ void Optimizer::allocate() {
   }
   set_state({.loss_scale = 1});
   update_.weight = parameters_->weights();
+  // Where others update a part of the weights, all are rounded later (GradientSync::share_weights).
+  update_.dtype = parameters_->keeps_all() ? parameters_->graph().dtype() : DType::fp32;
   if (update_.dtype != DType::fp32) update_.compute_weights = parameters_->compute_weights();
   update_.m = parameters_->m();
   update_.v = parameters_->v();
@@ -57,24 +57,25 @@ void Optimizer::set_state(const UpdateState& state) {
 }
 
 // The entries of other processes' norm blocks are 0 here, as is their part of the tail, so the sums
-// over the stages have the same bits as in a single process.
-void Optimizer::measure(const StepParams* params, DType dtype, const Channel* stages) {
+// over the processes have the same bits as in a single one.
+void Optimizer::measure(const StepParams* params, DType dtype, const Parts& parts) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
-  if (stages) backend_->zero(sums, graph.norm_blocks() * sizeof(double), nullptr);
-  for (const Segment& own : graph.segments())
+  if (parts.processes) backend_->zero(sums, graph.norm_blocks() * sizeof(double), nullptr);
+  for (const Segment& own : parameters_->kept())
     backend_->kernels().run(GradientSquares{.sums = sums,
                                             .grad = update_.grad + own.begin,
                                             .count = own.end - own.begin,
                                             .first = own.norm_block},
                             nullptr);
-  if (stages)
+  if (parts.processes)
     traced(trace_, nullptr, {Work::all_reduce}, [&] {
-      const Stream stream = stages->fork();
-      stages->communicator().all_reduce(sums, graph.norm_blocks(), stream);
-      stages->communicator().all_reduce(parameters_->grads() + update_.count, Parameters::tail,
-                                        stream);
-      stages->join();
+      Communicator& processes = parts.processes->communicator();
+      const Stream stream = parts.processes->fork();
+      processes.all_reduce(sums, graph.norm_blocks(), stream);
+      if (parts.tail)
+        processes.all_reduce(parameters_->grads() + graph.arena_count(), Parameters::tail, stream);
+      parts.processes->join();
     });
   backend_->kernels().run(GradientNorm{.state = device_state(),
                                        .sums = sums,
@@ -84,15 +85,38 @@ void Optimizer::measure(const StepParams* params, DType dtype, const Channel* st
                           nullptr);
 }
 
-void Optimizer::run(const StepParams* params, DType dtype, const Channel* stages) {
+// packed: where the segment's moments and average begin.
+void Optimizer::update(const Segment& own, size_t packed) {
+  const auto from = [](auto* arena, size_t element) { return arena ? arena + element : nullptr; };
+  OptimizerUpdate part = update_;
+  part.count = own.end - own.begin;
+  part.weight += own.begin;
+  part.grad += own.begin;
+  if (part.compute_weights)
+    part.compute_weights =
+        static_cast<char*>(part.compute_weights) + own.begin * size_of(part.dtype);
+  part.m = from(part.m, packed);
+  part.v = from(part.v, packed);
+  part.ema = from(part.ema, packed);
+  part.decay += own.begin / OptimizerUpdate::decay_chunk;
+  part.lr_scale = from(part.lr_scale, own.begin / OptimizerUpdate::decay_chunk);
+  backend_->kernels().run(part, nullptr);
+}
+
+void Optimizer::run(const StepParams* params, DType dtype, const Parts& parts) {
   update_.params = params;
-  measure(params, dtype, stages);
-  backend_->kernels().run(update_, nullptr);
+  measure(params, dtype, parts);
+  size_t packed = 0;
+  for (const Segment& own : parameters_->kept()) {
+    update(own, packed);
+    packed += own.end - own.begin;
+  }
 }
 
 void Optimizer::send_result(int turn) const {
   HostBlock& to = host(turn);
-  backend_->to_host(to.tail, update_.grad + update_.count, sizeof to.tail, nullptr);
+  backend_->to_host(to.tail, update_.grad + parameters_->graph().arena_count(), sizeof to.tail,
+                    nullptr);
   backend_->to_host(&to.state, device_state(), sizeof to.state, nullptr);
 }
 

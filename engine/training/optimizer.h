@@ -35,10 +35,14 @@ class Optimizer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // Updates the parameters with the gradients. dtype: of the computation; only fp16 changes the
-  // loss scale. stages: connects the processes that each hold a part of the model; null: this one
-  // holds all of it.
-  void run(const StepParams*, DType, const Channel* stages);
+  // The processes that each have a part of the gradient; null: this one has all of it.
+  struct Parts {
+    const Channel* processes = nullptr;
+    bool tail = false;  // each has a part of the tail's sums, too
+  };
+  // Updates the parameters that this process keeps with their gradients. dtype: of the computation;
+  // only fp16 changes the loss scale.
+  void run(const StepParams*, DType, const Parts&);
   // Copies the result to the host, which has room for two. turn: 0 or 1, alternating.
   void send_result(int turn) const;
   UpdateResult result(int turn) const;  // after send_result() is done
@@ -52,7 +56,8 @@ class Optimizer {
   HostBlock& host(int turn) const { return static_cast<HostBlock*>(host_.get())[turn]; }
   static constexpr size_t state_bytes = align(sizeof(UpdateState));
   // The norm of the whole model's gradient, and the state of its update.
-  void measure(const StepParams*, DType, const Channel* stages);
+  void measure(const StepParams*, DType, const Parts&);
+  void update(const Segment&, size_t packed);
 
   Backend* backend_;
   const Parameters* parameters_;

@@ -66,6 +66,7 @@ std::vector<RecordedOperation> record_step(const Graph& given, const TrainerOpti
   Graph graph = given;
   graph.finish();  // for a stage's graph: the whole model
   TrainerOptions options = asked;
+  options.sync.zero = false;
   options.pipeline = {.shape = {.micro_batches = asked.pipeline.shape.micro_batches}};
   RecordingBackend backend;
   backend.kernels().together = together;

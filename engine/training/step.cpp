@@ -33,6 +33,9 @@ void TrainingStep::start_update(double lr, int64_t images) {
   recorded_.run({RecordedWork::Key::update, &parts_.model.graph(), first_}, [this, first = first_] {
     compute_gradients(first, true);
     timed(profile_, parts_.backend, "optimizer", [this] { update(); });
+    if (parts_.sync && parts_.sync->in_parts())
+      timed(profile_, parts_.backend, "exposed communication",
+            [this] { parts_.sync->share_weights(); });
   });
   const auto turn = static_cast<int>(started_++ % 2);  // outside the recording, since it alternates
   parts_.optimizer.send_result(turn);
@@ -65,7 +68,7 @@ double TrainingStep::full_update() const {
 // each shard has its own.
 std::vector<Context> TrainingStep::contexts(bool first) const {
   const auto& [backend, parameters, feed, model, optimizer, sync] = parts_;
-  Context context = parameters.context(model.graph().dtype());
+  Context context = parameters.context(model.graph().dtype(), parameters.weights());
   context.state = optimizer.device_state();
   if (sync) context.peers = sync->peers();
   std::vector<Context> contexts(static_cast<size_t>(sizes_.micro_batches), context);
@@ -100,7 +103,11 @@ void TrainingStep::update() {
   traced(trace_, nullptr, {Work::update}, [this] {
     const Model& model = parts_.model;
     if (parts_.sync) parts_.sync->average_buffers();
-    parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(), model.stage_channel());
+    const GradientSync* const sync = parts_.sync;
+    const Optimizer::Parts parts = sync && sync->in_parts()
+                                       ? Optimizer::Parts{.processes = &sync->channel()}
+                                       : Optimizer::Parts{.processes = model.stage_channel(), .tail = true};
+    parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(), parts);
   });
 }
 

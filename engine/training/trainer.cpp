@@ -21,8 +21,12 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       pipeline_(o.pipeline),
       links_(connect(backend, communicator_, o.pipeline.grid)),
-      parameters_(backend, graph, moments_of(o.optimizer), o.optimizer.ema_rate > 0,
-                  std::max(o.sync.shards, 1)),
+      parameters_(
+          backend, graph, moments_of(o.optimizer), o.optimizer.ema_rate > 0,
+          std::max(o.sync.shards, 1),
+          links_.replicas
+              ? kept_segments(graph, o.sync, links_.replicas->rank(), links_.replicas->size())
+              : kept_segments(graph, o.sync, o.pipeline.grid.replica, o.pipeline.grid.replicas)),
       feed_(backend, {.batch = o.local_batch,
                       .height = o.height,
                       .width = o.width,
@@ -130,11 +134,12 @@ void Trainer::begin_evaluation(bool averaged, bool each_image) {
   averaged_ = averaged;
   each_image_ = each_image;
   predictions_.clear();
-  if (averaged_) compute_with(parameters_.ema());
+  float* const masters = averaged_ ? whole(parameters_.ema()) : parameters_.weights();
+  if (averaged_) compute_with(masters);
   Outputs::Receive receive;
   if (each_image)
     receive = [this](const BatchOutputs& batch) { append_predictions(batch, predictions_); };
-  evaluator_.begin(parameters_.context(dtype(), averaged), std::move(receive));
+  evaluator_.begin(parameters_.context(dtype(), masters), std::move(receive));
 }
 
 // The 16-bit copy has room for either the weights or their average.
@@ -173,6 +178,17 @@ void Trainer::trace(Trace* to) {
   if (sync_) sync_->trace(to);
 }
 
+float* Trainer::whole(float* kept) const {
+  if (!in_parts()) return kept;
+  parameters_.unpack(kept);
+  sync_->all_gather(parameters_.grads());
+  return parameters_.grads();
+}
+
+void Trainer::copy_to(const ParameterCopy& to) const {
+  parameters_.copy_to(to, [this](float* kept) { return whole(kept); });
+}
+
 Trainer::Saved Trainer::saved() {
   const Grid& grid = pipeline_.grid;
   const bool saves =
@@ -196,9 +212,12 @@ Trainer::Saved Trainer::saved() {
 std::string Trainer::first_not_finite() const {
   const int own = parameters_.first_not_finite();
   int first = own;
-  for (int stage = pipeline_.grid.stages; links_.stages && stage-- > 0;) {
-    const bool here = stage == pipeline_.grid.stage;
-    const auto theirs = static_cast<int>(links_.stages->stages().all_reduce_scalar(here ? own : 0));
+  Communicator* const others = links_.stages ? &links_.stages->stages()
+                               : in_parts()  ? links_.replicas
+                                             : nullptr;
+  for (int rank = 0; others && rank < others->size(); ++rank) {
+    const bool here = rank == others->rank();
+    const auto theirs = static_cast<int>(others->all_reduce_scalar(here ? own : 0));
     if (theirs >= 0 && (first < 0 || theirs < first)) first = theirs;
   }
   return first < 0 ? "" : parameters_.graph().parameters()[static_cast<size_t>(first)].name;

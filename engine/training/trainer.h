@@ -48,8 +48,13 @@ class Trainer {
 
   Parameters& parameters() { return parameters_; }  // of this process's part
   const Parameters& parameters() const { return parameters_; }
+  // Enqueues copies of the arenas, which must live until they are done; on rank 0, and with --zero 1
+  // by all processes between updates: then `to` is empty on the others, and gradients are
+  // overwritten.
+  void copy_to(const ParameterCopy& to) const;
+  bool in_parts() const { return sync_ && sync_->in_parts(); }  // --zero 1 of several replicas
   // The whole model's tensors by name, on rank 0; elsewhere nothing. Called by all processes
-  // between updates; overwrites the gradients.
+  // between updates; overwrites the gradients. Not with --zero 1.
   struct Saved {
     Tensors weights, ema, moments;
   };
@@ -68,7 +73,8 @@ class Trainer {
   void compute_in(DType);
   DType dtype() const { return model_->graph().dtype(); }
 
-  // averaged: evaluates the weights' moving average. each_image: also brings the predictions for
+  // averaged: evaluates the weights' moving average; with --zero 1 it overwrites the gradients.
+  // each_image: also brings the predictions for
   // each image to the host.
   void begin_evaluation(bool averaged = false, bool each_image = false);
   void evaluate(const Batch& batch) { evaluator_.run(batch); }
@@ -93,6 +99,7 @@ class Trainer {
   std::unique_ptr<Model> make_model(const Graph&, const Graph* fp32, const TrainerOptions&);
   bool in_second_precision() const { return precisions_ && dtype() == DType::fp32; }
   void compute_with(const float* weights);  // until called with the weights again
+  float* whole(float* kept) const;          // m, v or ema; with --zero 1 in the gradients' memory
 
   Backend* backend_;
   Communicator* communicator_;

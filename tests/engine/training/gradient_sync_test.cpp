@@ -66,10 +66,13 @@ int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
                 square_input(small_batch, small_size, small_patch), DType::fp32);
   const SyncOptions kinds[] = {{.bucket_bytes = 4096},
                                {.bucket_bytes = 4096, .shards = 1},
-                               {.bucket_bytes = 4096, .dtype = DType::bf16}};
+                               {.bucket_bytes = 4096, .dtype = DType::bf16},
+                               {.bucket_bytes = 4096, .zero = true}};
+  const auto in_order = trained(backend, peers, graph, kinds[1]);
   for (SyncOptions sync : kinds) {
     if (!backend.supports(sync.dtype)) continue;
     const auto wanted = trained(backend, peers, graph, sync);
+    if (sync.zero && !same_bits(wanted, in_order)) return 2;
     for (unsigned seed = 0; seed < 20; ++seed) {
 #ifdef BAREVISION_SIMT
       simt::stream_seed = seed + 3 * unsigned(peers.rank());
@@ -82,6 +85,31 @@ int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
 }
 
 namespace {
+
+// Each element of the arena is kept by one replica, in whole norm blocks.
+TEST(KeptSegments, DivideTheArena) {
+  const Graph graph =
+      build_vit({.embed_dim = 64, .depth = 3, .heads = 2}, {.classes = small_classes},
+                square_input(small_batch, small_size, small_patch), DType::fp32);
+  constexpr size_t block = GradientSquares::norm_block;
+  for (const int replicas : {1, 2, 3, 5, 40})
+    for (const size_t bytes : {4096, 300000, 25 << 20}) {
+      const SyncOptions sync{.bucket_bytes = bytes, .zero = true};
+      std::vector<Segment> all;
+      for (int replica = 0; replica < replicas; ++replica)
+        for (const Segment& s : kept_segments(graph, sync, replica, replicas)) all.push_back(s);
+      std::ranges::sort(all, {}, &Segment::begin);
+      size_t end = 0;
+      for (const Segment& s : all) {
+        EXPECT_EQ(s.begin, end);
+        EXPECT_GT(s.end, s.begin);
+        EXPECT_EQ(s.norm_block * block, s.begin);
+        EXPECT_TRUE(s.end % block == 0 || s.end == graph.arena_count()) << s.end;
+        end = s.end;
+      }
+      EXPECT_EQ(end, graph.arena_count());
+    }
+}
 
 class Channels : public testing::TestWithParam<DeviceKind> {};
 

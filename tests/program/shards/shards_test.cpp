@@ -84,25 +84,27 @@ TEST_F(ProgramShards, AreRefusedWhereTheyCantBe) {
 }
 
 TEST_F(ProgramShards, ReduceDtypeRoundsGradientsOnTheirWay) {
-  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  const std::string words =
-      "-n 2 " + vit + "--device simt --precision fp32 --optimizer sgd --lr 0.1 --steps 4 ";
-  const auto of = [&](const std::string& dtype) {
-    go(words + "--reduce-dtype " + dtype + " --out " + dtype);
-    return losses(in(dtype));
-  };
-  const auto fp32 = of("fp32"), bf16 = of("bf16"), fp16 = of("fp16");
-  ASSERT_EQ(bf16.size(), 4u);
-  EXPECT_EQ(bf16[0], fp32[0]) << "before the first update";
-  for (size_t i = 1; i < 4; ++i) {
-    EXPECT_NEAR(bf16[i], fp32[i], 5e-3 * fp32[i]) << i;
-    EXPECT_NEAR(fp16[i], fp32[i], 1e-3 * fp32[i]) << i;
+  for (const std::string device : {"cpu", "simt"}) {
+    if (device == "simt" && !is_built(DeviceKind::simt)) continue;
+    const std::string words = "-n 2 " + vit + "--device " + device +
+                              " --precision fp32 --optimizer sgd --lr 0.1 --steps 4 ";
+    const auto of = [&](const std::string& dtype) {
+      go(words + "--reduce-dtype " + dtype + " --out " + device + "-" + dtype);
+      return losses(in(device + "-" + dtype));
+    };
+    const auto fp32 = of("fp32"), bf16 = of("bf16"), fp16 = of("fp16");
+    ASSERT_EQ(bf16.size(), 4u);
+    EXPECT_EQ(bf16[0], fp32[0]) << "before the first update";
+    for (size_t i = 1; i < 4; ++i) {
+      EXPECT_NEAR(bf16[i], fp32[i], 5e-3 * fp32[i]) << device << i;
+      EXPECT_NEAR(fp16[i], fp32[i], 1e-3 * fp32[i]) << device << i;
+    }
+    const auto weights = [&](const std::string& dtype) {
+      return contents(in(device + "-" + dtype) + "/last/weights.safetensors");
+    };
+    EXPECT_FALSE(weights("bf16") == weights("fp32"));
+    EXPECT_FALSE(weights("bf16") == weights("fp16"));
   }
-  const auto weights = [&](const std::string& run) {
-    return contents(in(run) + "/last/weights.safetensors");
-  };
-  EXPECT_FALSE(weights("bf16") == weights("fp32"));
-  EXPECT_FALSE(weights("bf16") == weights("fp16"));
 }
 
 class ProgramShardsOfResnet : public ProgramShards {

@@ -1,0 +1,74 @@
+"""Two nodes on this machine: network namespaces joined by a link, for bench/scaling --nodes 2. It takes root,
+CAP_NET_ADMIN and iproute2."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from measure import ROOT, fail
+
+ADDRESS = "10.77.{}.{}"
+
+
+def ip(*words):
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+class TwoNodes:
+    """As a context: the namespaces exist. mbit: the link's rate in each direction; None: as fast as memory."""
+
+    def __init__(self, mbit=None):
+        self.names = [f"barevision-{os.getpid()}-{node}" for node in (0, 1)]
+        self.mbit = mbit
+        self.network = os.getpid() % 250 + 1
+
+    def __enter__(self):
+        try:
+            for name in self.names:
+                ip("ip", "netns", "add", name)
+            a, b = self.names
+            ip("ip", "link", "add", "veth0", "netns", a, "type", "veth", "peer", "name", "veth1", "netns", b)
+            for node, name in enumerate(self.names):
+                address = ADDRESS.format(self.network, node + 1) + "/24"
+                ip("ip", "-n", name, "addr", "add", address, "dev", f"veth{node}")
+                for device in ("lo", f"veth{node}"):
+                    ip("ip", "-n", name, "link", "set", device, "up")
+                if self.mbit:
+                    rate = ("rate", f"{self.mbit}mbit", "burst", "1mb", "latency", "50ms")
+                    ip("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", f"veth{node}", "root", "tbf", *rate)
+        except (RuntimeError, OSError) as error:
+            self.__exit__()
+            fail(f"--nodes 2 needs root, CAP_NET_ADMIN and iproute2: {error}")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    def train(self, arguments, what):
+        """Runs the launcher on both nodes. Returns node 0's output and the lines of metrics.jsonl."""
+        environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+        with tempfile.TemporaryDirectory(prefix="barevision-bench-") as folder:
+            out = pathlib.Path(folder) / "run"
+            address = ADDRESS.format(self.network, 1)
+            nodes = []
+            for node, name in enumerate(self.names):
+                command = ["ip", "netns", "exec", name, str(ROOT / "launcher"), *arguments, "--out", str(out)]
+                command += ["--nnodes", "2", "--node-rank", str(node), "--master-addr", address]
+                log = open(f"{folder}/{node}", "w+")
+                nodes.append((log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environment)))
+            printed = []
+            for log, process in nodes:
+                process.wait()
+                log.seek(0)
+                printed.append(log.read())
+                log.close()
+            for (_, process), text in zip(nodes, printed):
+                if process.returncode:
+                    last = (text.strip() or "no output").splitlines()[-1]
+                    raise RuntimeError(f"{what} ended with {process.returncode}: {last}")
+            return printed[0], [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

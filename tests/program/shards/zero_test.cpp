@@ -1,0 +1,126 @@
+// --zero 1: each process keeps a part of the update's state.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "kernels/devices/devices.h"
+#include "tests/program/program.h"
+
+namespace bv::test {
+namespace {
+
+const std::string vit = on_vit + "--data synthetic --batch 8 --save-every 100 ";
+
+class ProgramZero : public ShallowProgramTest {
+ protected:
+  void expect_same_files(const std::string& run, const std::string& as) const {
+    for (const char* file : {"/last/weights.safetensors", "/last/state.safetensors"}) {
+      EXPECT_FALSE(contents(in(run) + file).empty());
+      EXPECT_TRUE(contents(in(run) + file) == contents(in(as) + file)) << run << file;
+    }
+  }
+  // The epoch's evaluation is that of the weights' average.
+  void expect_same_evaluation(const std::string& run, const std::string& as) const {
+    const std::string own = last_metric(in(run), "epoch", "val_loss");
+    EXPECT_NE(own, "null");
+    EXPECT_EQ(own, last_metric(in(as), "epoch", "val_loss"));
+  }
+};
+
+// With two processes, the sum of two gradients has one order.
+TEST_F(ProgramZero, ChangesNoBitOfTwoProcesses) {
+  make_cifar(in("cifar"));
+  const std::string words = "-n 2 " + on_vit +
+                            "--data cifar --batch 8 --epochs 2 --ema 0.9 --clip-grad 0.5 "
+                            "--accumulate 2 --save-every 1 ";
+  go(words + "--out all");
+  go(words + "--zero 1 --out parts");
+  expect_same_files("parts", "all");
+  expect_same_evaluation("parts", "all");
+  go(words + "--zero 1 --comm-streams 3 --bucket-bytes 65536 --out channels");
+  expect_same_files("channels", "all");
+}
+
+TEST_F(ProgramZero, ChangesNoBitOfShards) {
+  const std::string words =
+      vit + "--steps 3 --shards 4 --drop-rate 0.1 --optimizer sgd --momentum 0.9 ";
+  go("-n 1 " + words + "--out all");
+  for (const int n : {1, 2, 4}) {
+    const std::string out = "n" + std::to_string(n);
+    go("-n " + std::to_string(n) + " " + words + "--zero 1 --out " + out);
+    expect_same_files(out, "all");
+  }
+}
+
+TEST_F(ProgramZero, CheckpointsAreTheSameWithAndWithout) {
+  const std::string words = vit + "--shards 4 --ema 0.9 ";
+  go("-n 1 " + words + "--steps 4 --out whole");
+  go("-n 4 " + words + "--zero 1 --steps 1 --out parts");
+  go("-n 1 --resume parts --zero 0 --steps 2");
+  go("-n 2 --resume parts --zero 1 --steps 3");
+  go("-n 4 --resume parts --steps 4");
+  expect_same_files("parts", "whole");
+}
+
+TEST_F(ProgramZero, HoldsOnSimtIn16Bits) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  make_cifar(in("cifar"));
+  for (const std::string precision : {"bf16", "fp16"}) {
+    const std::string words = "-n 2 " + on_vit +
+                              "--data cifar --batch 20 --device simt --epochs 1 --ema 0.9 "
+                              "--precision " +
+                              precision + " ";
+    go(words + "--out all-" + precision);
+    go(words + "--zero 1 --out parts-" + precision);
+    expect_same_files("parts-" + precision, "all-" + precision);
+    expect_same_evaluation("parts-" + precision, "all-" + precision);
+  }
+}
+
+TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
+  const std::string words = "-n 2 " + vit + "--steps 20 --lr 1e30 --warmup-epochs 0 ";
+  const Finished all = run(words), parts = run(words + "--zero 1");
+  EXPECT_EQ(all.code, 1) << all.output;
+  EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
+  EXPECT_EQ(parts.errors, all.errors);
+}
+
+TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
+  const auto expect_refused = [&](const std::string& words, const std::string& errors) {
+    const Finished end = run(words);
+    EXPECT_EQ(end.code, 2) << words << end.output;
+    EXPECT_EQ(end.errors, errors) << words;
+  };
+  expect_refused("-n 2 " + vit + "--zero 1 --pipeline 2",
+                 "--zero 1 is for processes that have the whole model, and --pipeline 2 divides it "
+                 "already; leave one out\n");
+  expect_refused("-n 2 " + vit + "--zero 1 --all-reduce 2d",
+                 "--all-reduce 2d sums for all processes, --zero 1 each part for one; leave one "
+                 "out\n");
+  expect_refused(vit + "--zero 2", "--zero 2: must be at least 0 and at most 1\n");
+  const Finished alone = go(vit + "--zero 1 --steps 1");
+  EXPECT_NE(alone.output.find("--zero 1 keeps everything here: there is one process"),
+            std::string::npos)
+      << alone.output;
+}
+
+double planned_bytes(const std::string& plan, const std::string& row) {
+  const size_t at = plan.find(row);
+  return at == std::string::npos ? -1 : std::strtod(plan.c_str() + at + row.size(), nullptr);
+}
+
+TEST_F(ProgramZero, PlansAPart) {
+  const std::string all = go(vit + "--ema 0.9 --plan -n 4").output,
+                    parts = go(vit + "--ema 0.9 --plan -n 4 --zero 1").output;
+  constexpr double block = 65536, buckets = 7;  // each is cut in whole norm blocks
+  for (const auto& [row, arenas] : {std::pair{"optimizer state", 2}, {"average of weights", 1}}) {
+    const double whole = planned_bytes(all, row);
+    EXPECT_GT(whole, 0) << row;
+    EXPECT_GE(planned_bytes(parts, row), whole / 4);
+    EXPECT_LE(planned_bytes(parts, row), whole / 4 + arenas * buckets * block);
+  }
+}
+
+}  // namespace
+}  // namespace bv::test
