@@ -90,6 +90,12 @@ class Arguments {
   DType dtype_ = DType::fp32;
 };
 
+// Operations that convert elements, such as those of messages, but don't compute in their dtype.
+template <class Op>
+constexpr bool every_device_has_its_dtypes = requires {
+  Op::converts;
+};
+
 constexpr int max_size = 1 << 30;  // the limit of every size, on every device
 
 // Restrictions of one device beyond the common ones.
@@ -128,7 +134,8 @@ class CostCount final : public Arguments {
 };
 
 template <class Op>
-void validate(const Op& op, const DeviceLimits& limits = {}) {
+void validate(const Op& op, DeviceLimits limits = {}) {
+  if constexpr (every_device_has_its_dtypes<Op>) limits.only_fp32 = false;
   Validation check(limits);
   op.describe(check);
 }

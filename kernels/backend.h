@@ -36,7 +36,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string describe() const = 0;  // "cpu, 2 threads, AVX-512, oneDNN 2.6.3"
-  virtual bool supports(DType) const = 0;
+  virtual bool supports(DType) const = 0;    // computes in it
+  // RoundWeights and SumParts have it: gradients may travel in it.
+  virtual bool converts(DType dtype) const { return supports(dtype); }
   virtual Kernels& kernels() = 0;
 
   // Device memory, aligned to 256 bytes, uninitialised; never called during a step.

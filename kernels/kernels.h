@@ -786,6 +786,8 @@ struct OptimizerUpdate {
 // Each rounded once: weights other than the master weights, for a while in the place of the compute
 // weights; gradients for a message.
 struct RoundWeights {
+  static constexpr bool converts = true;  // to every dtype, on every device
+
   void* out;         // [count] dtype  =
   const float* inp;  // [count]
   size_t count;
@@ -801,6 +803,7 @@ struct RoundWeights {
 // All sums are in fp32.
 struct SumParts {
   static constexpr int together = 64;
+  static constexpr bool converts = true;  // from every dtype, on every device
 
   float* out;       // [count]  =; may be the first part's memory
   const void* inp;  // [parts, stride] dtype; the first `count` of each row

@@ -342,7 +342,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
                     std::to_string(o.pipeline) + " divides it already; leave one out");
   if (o.zero && world == 1)
     s.notes.push_back("--zero 1 keeps everything here: there is one process");
-  if (!backend.supports(o.reduce_dtype))
+  if (!backend.converts(o.reduce_dtype))
     throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) + ": " + backend.describe() +
                     " has no kernels for it; try fp16 or fp32");
   refuse_unused(o);

@@ -78,6 +78,7 @@ class CpuBackend final : public Backend {
   bool supports(DType dtype) const override {
     return dtype == DType::fp32 || (dtype == DType::bf16 && bf16_);
   }
+  bool converts(DType) const override { return true; }
   Kernels& kernels() override { return *kernels_; }
 
   void* allocate(size_t bytes) override { return pages_.allocate(bytes); }

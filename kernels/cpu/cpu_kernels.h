@@ -49,7 +49,7 @@ class CpuKernels final : public KernelRows<CpuKernels> {
 
   template <class Op>
   void dispatch(const Op& op, Stream stream) {
-    if constexpr (requires { op.dtype; })
+    if constexpr (requires { op.dtype; } && !every_device_has_its_dtypes<Op>)
       if (op.dtype == DType::fp16) {  // AVX-512 has bf16 alone
         Validation refusal({.only_fp32 = true});
         op.describe(refusal);
@@ -61,7 +61,12 @@ class CpuKernels final : public KernelRows<CpuKernels> {
   }
 
  private:
-  // f(T{}) with the type of the elements.
+  // f(T{}) with the type of the elements; for operations that convert them, also fp16.
+  template <class F>
+  void with_any_type(DType dtype, F f) const {
+    if (dtype == DType::fp16) return f(simd::fp16{});
+    with_type(dtype, f);
+  }
   template <class F>
   void with_type(DType dtype, F f) const {
     if (dtype == DType::fp32) return f(float{});

@@ -27,7 +27,10 @@ using vd = double __attribute__((vector_size(4 * width)));  // half as many
 struct bf16 {
   uint16_t bits;
 };
-// The same if the CPU has AVX512_BF16: two instructions, written as inline assembly, since the
+struct fp16 {
+  uint16_t bits;
+};
+// bf16 if the CPU has AVX512_BF16: two instructions, written as inline assembly, since the
 // compiler may only use plain AVX-512.
 struct native_bf16 : bf16 {};
 
@@ -93,6 +96,21 @@ static inline vf load_partial(const bf16* p, int n) {
 }
 static inline void store_partial(bf16* p, vf v, int n) {
   _mm256_mask_storeu_epi16(p, first(n), to_bf16(v));
+}
+static inline vf load(const fp16* p) {
+  return vf(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+}
+static inline __m256i to_fp16(vf v) {
+  return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline void store(fp16* p, vf v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), to_fp16(v));
+}
+static inline vf load_partial(const fp16* p, int n) {
+  return vf(_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p)));
+}
+static inline void store_partial(fp16* p, vf v, int n) {
+  _mm256_mask_storeu_epi16(p, first(n), to_fp16(v));
 }
 static inline __m256i to_native_bf16(vf v) {
   __m256i x;
@@ -173,13 +191,22 @@ static inline void store(bf16* p, vf v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
 }
-static inline vf load_partial(const bf16* p, int n) {
-  bf16 elements[width] = {};
+static inline vf load(const fp16* p) {
+  return vf(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+static inline void store(fp16* p, vf v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+template <class T>  // in 16 bits
+static inline vf load_partial(const T* p, int n) {
+  T elements[width] = {};
   for (int i = 0; i < n; ++i) elements[i] = p[i];
   return load(elements);
 }
-static inline void store_partial(bf16* p, vf v, int n) {
-  bf16 elements[width];
+template <class T>
+static inline void store_partial(T* p, vf v, int n) {
+  T elements[width];
   store(elements, v);
   for (int i = 0; i < n; ++i) p[i] = elements[i];
 }

@@ -199,7 +199,7 @@ void CpuKernels::run(const OptimizerUpdate& op) {
 
 template <>
 void CpuKernels::run(const RoundWeights& op) {
-  with_type(op.dtype, [&]<class T>(T) {
+  with_any_type(op.dtype, [&]<class T>(T) {
     constexpr size_t block = 16384;
 #pragma omp parallel for schedule(static)
     for (size_t begin = 0; begin < op.count; begin += block) {

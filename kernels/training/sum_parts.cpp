@@ -30,7 +30,7 @@ vf tree(int begin, int n, Load load) {
 
 template <>
 void CpuKernels::run(const SumParts& op) {
-  with_type(op.dtype, [&]<class T>(T) {
+  with_any_type(op.dtype, [&]<class T>(T) {
     constexpr int together = SumParts::together;
     constexpr size_t block = 16384;
     const vf factor = simd::set(op.factor);

@@ -44,6 +44,7 @@ TEST(CpuBackend, SaysWhatItIs) {
   EXPECT_NE(backend->describe().find(", oneDNN "), std::string::npos);
   EXPECT_TRUE(backend->supports(DType::fp32));
   EXPECT_FALSE(backend->supports(DType::fp16));
+  EXPECT_TRUE(backend->converts(DType::fp16) && backend->converts(DType::bf16));
   const char* isa = std::getenv("BAREVISION_ISA");
   const bool avx2 = isa && std::string_view(isa) == "avx2";
   EXPECT_EQ(backend->supports(DType::bf16), has_bf16() && !avx2);

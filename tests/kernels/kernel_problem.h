@@ -155,8 +155,9 @@ class Problem {
 struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
-  bool always = false;    // also where its size makes it slow
-  bool cpu_only = false;  // refused by the GPU's kernels, or of interest on the CPU alone
+  bool always = false;       // also where its size makes it slow
+  bool every_dtype = false;  // on every device, as operations that only convert
+  bool cpu_only = false;     // refused by the GPU's kernels, or of interest on the CPU alone
 };
 
 struct Outcome {

@@ -156,8 +156,9 @@ bool add_cases(KernelCases cases) {
           (device.operations && !is_case_of(*device.operations, c.name)) ||
           (small_only && !small) || (slow && !all && (device.plain || !c.always)))
         continue;
-      for (const DType dtype : device.dtypes)
-        if (dtype == DType::fp32 || !device.host_threads || all || small)
+      for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
+        if ((c.every_dtype || std::ranges::count(device.dtypes, dtype)) &&
+            (dtype == DType::fp32 || !device.host_threads || all || small))
           add_test(device, c, dtype);
     }
   return true;

@@ -29,6 +29,10 @@ class KernelCases : public std::vector<KernelCase> {
   void always(size_t first) {
     for (size_t i = first; i < size(); ++i) (*this)[i].always = true;
   }
+  // All cases so far run in every dtype on every device.
+  void in_every_dtype() {
+    for (KernelCase& c : *this) c.every_dtype = true;
+  }
   // All later cases run only in `make test-all`.
   void begin_sweep() { usual_ = size(); }
   size_t usual() const { return std::min(usual_, size()); }

@@ -439,8 +439,6 @@ KernelCases optimizer_cases() {
       }
   add({.kind = sgd, .count = 1000, .t = 9, .exact = true, .lr_scale = true, .ema = true});
   add({.kind = adamw, .count = 1000, .t = 3, .found_inf = true, .lr_scale = true, .ema = true});
-  for (const int count : {1, 3, 64, 1027, 40000})
-    cases.add("round_weights" + sizes({{"count", count}}), round_weights, count);
   cases.begin_sweep();
   for (const int count : sweep_of_sizes())
     for (const OptimizerKind kind : {sgd, adam, adamw})
@@ -448,7 +446,15 @@ KernelCases optimizer_cases() {
   return cases;
 }
 
-[[maybe_unused]] const bool added = add_cases(optimizer_cases());
+KernelCases rounding_cases() {
+  KernelCases cases;
+  for (const int count : {1, 3, 64, 1027, 40000})
+    cases.add("round_weights" + sizes({{"count", count}}), round_weights, count);
+  cases.in_every_dtype();
+  return cases;
+}
+
+[[maybe_unused]] const bool added = add_cases(optimizer_cases()) && add_cases(rounding_cases());
 
 using Op = OptimizerUpdate;
 constexpr size_t too_many = (size_t{1} << 40) + 1;

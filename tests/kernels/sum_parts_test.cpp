@@ -76,6 +76,7 @@ KernelCases sum_cases() {
   cases.begin_sweep();
   for (const int count : sweep_of_sizes())
     for (const int parts : {2, 5, 24}) add({parts, count, (count + 63) / 64 * 64});
+  cases.in_every_dtype();
   return cases;
 }
 

@@ -88,7 +88,7 @@ int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
                                {.bucket_bytes = 4096, .zero = true}};
   const auto in_order = trained(backend, peers, graph, kinds[1]);
   for (SyncOptions sync : kinds) {
-    if (!backend.supports(sync.dtype)) continue;
+    if (!backend.converts(sync.dtype)) continue;
     const auto wanted = trained(backend, peers, graph, sync);
     if (sync.zero && !same_bits(wanted, in_order)) return 2;
     if (sync.zero && !all_name_it(backend, peers, graph, sync)) return 3;

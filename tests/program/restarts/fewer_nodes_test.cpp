@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -156,48 +155,14 @@ TEST_F(FewerNodes, ALatecomerSeesTheEnd) {
   expect_end(1, 0, "");
 }
 
-// A process, a launcher or a whole node of three, of which two are enough; what ends is started
-// again after a while. BAREVISION_CHAOS_SEED repeats them.
+// Of three nodes two are enough.
 TEST_F(FewerNodes, KilledAtRandomMoments) {
   if (!std::getenv("BAREVISION_TEST_ALL")) GTEST_SKIP() << "in make test-all";
-  const char* given = std::getenv("BAREVISION_CHAOS_SEED");
-  const unsigned seed = given && *given ? unsigned(std::atoi(given)) : unsigned(getpid());
-  SCOPED_TRACE("BAREVISION_CHAOS_SEED=" + std::to_string(seed));
-  std::mt19937 random(seed);
-  const auto below = [&](int n) { return int(random() % unsigned(n)); };
-  constexpr int moments = 60;
   nodes_ = "2:3";
   most_ = 3;
   const std::string words = words_ + "--timeout 5 ";
   start_all(words);
-  const auto start_what_ended = [&] {
-    for (int n = 0; n < most_; ++n) {
-      if (!node(n).has_ended()) continue;
-      const Finished end = node(n).wait();
-      EXPECT_NE(end.code, 2) << end.errors;
-      EXPECT_FALSE(node(n).anyone_left());
-      start(n, words);
-    }
-  };
-  for (int i = 0; i < moments; ++i) {
-    usleep(unsigned(below(4000000)));
-    if (below(2) == 0) start_what_ended();
-    const int n = below(most_), act = i < 3 ? i : below(3);
-    if (node(n).has_ended()) continue;
-    const auto own = children_of(node(n).pid());
-    if (act == 0 && !own.empty()) kill(own[0], SIGKILL);
-    if (act > 0) kill(act == 1 ? node(n).pid() : -node(n).pid(), SIGKILL);
-  }
-  // Whatever happened last, it trains again.
-  const auto steps = [&] {
-    const bool begun = std::filesystem::exists(in("run/metrics.jsonl"));
-    return begun ? metric(in("run"), "step", "step").size() : 0;
-  };
-  const size_t before = steps();
-  EXPECT_TRUE(wait_until([&] {
-    start_what_ended();
-    return steps() > before + 5;
-  }));
+  disturb(60, words, /*later=*/true);
   for (int n = 0; n < most_; ++n) kill(node(n).pid(), SIGTERM);
   for (int n = 0; n < most_; ++n) {
     EXPECT_EQ(node(n).wait().code, 128 + SIGTERM);

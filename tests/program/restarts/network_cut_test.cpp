@@ -40,15 +40,13 @@ class NetworkCut : public NodeRuns {
     NodeRuns::TearDown();
   }
 
-  static std::string network(int n) {
+  std::string network(int n) const override {
     return "bv-" + std::to_string(getpid()) + "-" + std::to_string(n);
   }
   bool set_link(int n, const std::string& state) const {
     return ip("-n " + network(n) + " link set veth" + std::to_string(n) + " " + state);
   }
-  void start_both(const std::string& words) {
-    for (const int n : {0, 1}) start(n, words, network(n));
-  }
+  void start_both(const std::string& words) { start_all(words); }
 };
 
 TEST_F(NetworkCut, NodesMeetAgainOnceItIsBack) {
@@ -84,6 +82,18 @@ TEST_F(NetworkCut, NodeZeroContinuesAloneAndTakesTheOtherBack) {
   EXPECT_EQ(last_metric(in("run"), "restart", "processes"), "2");
   stop({0, 1});
   expect_losses_of(2);
+}
+
+// All four forms: a process, a launcher, a node, the network.
+TEST_F(NetworkCut, AndKilledAtRandomMoments) {
+  const std::string words = words_ + "--timeout 4 ";
+  start_both(words);
+  disturb(60, words, /*later=*/false, [this](int n, unsigned microseconds) {
+    ASSERT_TRUE(set_link(n, "down"));
+    usleep(microseconds);
+    ASSERT_TRUE(set_link(n, "up"));
+  });
+  expect_undisturbed();
 }
 
 }  // namespace

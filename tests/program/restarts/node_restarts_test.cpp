@@ -4,8 +4,6 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -17,15 +15,6 @@ namespace {
 class NodeRestarts : public NodeRuns {
  protected:
   void start_both(const std::string& words) { start_all(words); }
-  // Stops the run and expects the bytes of one that nobody disturbed. Returns each node's errors.
-  std::vector<std::string> expect_undisturbed() {
-    const std::vector<std::string> errors = stop({0, 1});
-    train_whole(2);
-    EXPECT_TRUE(contents(in("run/last/weights.safetensors")) ==
-                contents(in("whole/last/weights.safetensors")));
-    EXPECT_EQ(metric(in("run"), "step", "loss"), metric(in("whole"), "step", "loss"));
-    return errors;
-  }
 };
 
 TEST_F(NodeRestarts, AProcessThatIsKilled) {
@@ -149,40 +138,10 @@ TEST_F(NodeRestarts, ALauncherStopsWhileItWaitsForTheOthers) {
   }
 }
 
-// A process, a launcher or a whole node, at random moments; a launcher that ends is started again
-// by the same command. BAREVISION_CHAOS_SEED repeats them.
 TEST_F(NodeRestarts, KilledAtRandomMoments) {
-  const char* given = std::getenv("BAREVISION_CHAOS_SEED");
-  const unsigned seed = given && *given ? unsigned(std::atoi(given)) : unsigned(getpid());
-  SCOPED_TRACE("BAREVISION_CHAOS_SEED=" + std::to_string(seed));
-  std::mt19937 random(seed);
-  const auto below = [&](int n) { return int(random() % unsigned(n)); };
-  const int moments = std::getenv("BAREVISION_TEST_ALL") ? 60 : 3;
   const std::string words = words_ + "--timeout 5 ";
   start_both(words);
-  const auto start_what_ended = [&] {
-    for (const int n : {0, 1}) {
-      if (!node(n).has_ended()) continue;
-      EXPECT_NE(node(n).wait().code, 2);
-      EXPECT_FALSE(node(n).anyone_left());
-      start(n, words);
-    }
-  };
-  for (int i = 0; i < moments; ++i) {
-    usleep(unsigned(below(3000000)));
-    start_what_ended();
-    const int n = below(2), act = i < 3 ? i : below(3);
-    if (act == 0)
-      if (const auto worker = node(n).worker_now(n)) kill(*worker, SIGKILL);
-    if (act > 0) kill(act == 1 ? node(n).pid() : -node(n).pid(), SIGKILL);
-  }
-  // Whatever happened last, it trains again.
-  const auto steps = [&] { return metric(in("run"), "step", "step").size(); };
-  const size_t before = std::filesystem::exists(in("run/metrics.jsonl")) ? steps() : 0;
-  EXPECT_TRUE(wait_until([&] {
-    start_what_ended();
-    return std::filesystem::exists(in("run/metrics.jsonl")) && steps() > before + 5;
-  }));
+  disturb(std::getenv("BAREVISION_TEST_ALL") ? 60 : 3, words);
   expect_undisturbed();
 }
 

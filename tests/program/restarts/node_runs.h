@@ -1,6 +1,7 @@
 // Runs on several machines (nodes) with --max-restarts: one launcher per node, all on this machine.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,11 +20,18 @@ class NodeRuns : public ProgramTest {
  protected:
   void SetUp() override { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 2"); }
 
-  void start(int node, const std::string& words, const std::string& network = "");
+  void start(int node, const std::string& words);
+  virtual std::string network(int /*node*/) const { return ""; }
   void start_all(const std::string& words) {
     for (int n = 0; n < most_; ++n) start(n, words);
   }
   Program& node(int n) const { return *launchers_[size_t(n)]; }
+
+  // Kills a process, a launcher or a whole node at random moments, and starts again what has ended,
+  // at once or, in every second case, later. cut: a fourth act, which lasts for this time. Returns
+  // once the run trains again. BAREVISION_CHAOS_SEED repeats the moments.
+  using Cut = std::function<void(int node, unsigned microseconds)>;
+  void disturb(int moments, const std::string& words, bool later = false, const Cut& cut = {});
 
   void wait_for_steps() const;
   // Waits until this many restarts are in the run's log, and a further step.
@@ -35,6 +43,9 @@ class NodeRuns : public ProgramTest {
   // Trains `whole` to the step of the stopped run without a disturbance, and compares the logs'
   // steps.
   void train_whole(int processes);
+  // Stops the run of two processes and expects the bytes of one that nobody disturbed. Returns each
+  // node's errors.
+  std::vector<std::string> expect_undisturbed();
   // The same, and the losses of both within rounding.
   void expect_losses_of(int processes);
   // "rank 1 (node 1, HOST)"

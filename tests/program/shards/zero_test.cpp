@@ -1,9 +1,11 @@
 // --zero 1: each process keeps a part of the update's state.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 
+#include "engine/files/checkpoint.h"
 #include "kernels/devices/devices.h"
 #include "tests/program/program.h"
 
@@ -60,6 +62,20 @@ TEST_F(ProgramZero, CheckpointsAreTheSameWithAndWithout) {
   go("-n 1 --resume parts --zero 0 --steps 2");
   go("-n 2 --resume parts --zero 1 --steps 3");
   go("-n 4 --resume parts --steps 4");
+  expect_same_files("parts", "whole");
+}
+
+TEST_F(ProgramZero, AKilledRunResumesOnAnotherNumberWithout) {
+  const std::string words = on_vit + "--data synthetic --batch 8 --shards 4 --ema 0.9 ";
+  Program run(folder_.path(),
+              "-n 4 " + words + "--zero 1 --steps 1000000 --save-every 1steps --out parts");
+  ASSERT_TRUE(run.wait_for(in("parts/last/state.json"), "crc32c"));
+  kill(run.worker(2), SIGKILL);
+  EXPECT_NE(run.wait().code, 0);
+  EXPECT_FALSE(run.anyone_left());
+  const std::string steps = std::to_string(load_checkpoint(in("parts")).step + 2);
+  go("-n 2 --resume parts --zero 0 --save-every 100 --steps " + steps);
+  go("-n 1 " + words + "--save-every 100 --out whole --steps " + steps);
   expect_same_files("parts", "whole");
 }
 
