@@ -114,7 +114,7 @@ void Parameters::set_moments(const Tensors& values) {
   }
 }
 
-// By way of the gradients, whose padding stays zero.
+// Goes through the gradients, whose padding stays zero.
 void Parameters::set_kept(float* arena, const Tensors& values, const std::string& prefix) const {
   upload(grads(), graph_->parameters(), values, prefix);
   pack(arena, grads());

@@ -139,9 +139,9 @@ void GradientSync::reduce(size_t ready) {
       reduce(bucket, nullptr, nullptr);
       continue;
     }
+    const Work work = options_.zero ? Work::reduce_scatter : Work::all_reduce;
     const size_t number = (next_bucket_ - 1) % channels_.size();
     const Stream stream = channels_[number].channel.fork();
-    const Work work = options_.zero ? Work::reduce_scatter : Work::all_reduce;
     traced(trace_, stream, {work, static_cast<int>(number) + 1},
            [&] { reduce(bucket, &channels_[number], stream); });
     if (next_bucket_ == buckets_.size())

@@ -33,7 +33,7 @@ void Optimizer::allocate() {
   }
   set_state({.loss_scale = 1});
   update_.weight = parameters_->weights();
-  // Where others update a part of the weights, all are rounded later (GradientSync::share_weights).
+  // If others update a part of the weights, all are rounded later (GradientSync::share_weights).
   update_.dtype = parameters_->keeps_all() ? parameters_->graph().dtype() : DType::fp32;
   if (update_.dtype != DType::fp32) update_.compute_weights = parameters_->compute_weights();
   update_.m = parameters_->m();

@@ -31,7 +31,7 @@ class OrderedSum {
   // element is rounded once, and so is the sum, which is made in fp32. unit: of the shares.
   OrderedSum(Backend&, Communicator&, size_t most, DType dtype,
              size_t unit = OptimizerUpdate::decay_chunk);
-  // Of device memory.
+  // It takes this much device memory.
   static size_t bytes(int ranks, size_t most, DType, size_t unit = OptimizerUpdate::decay_chunk);
   void allocate();
 

@@ -48,9 +48,8 @@ class Trainer {
 
   Parameters& parameters() { return parameters_; }  // of this process's part
   const Parameters& parameters() const { return parameters_; }
-  // Enqueues copies of the arenas, which must live until they are done; on rank 0, and with --zero 1
-  // by all processes between updates: then `to` is empty on the others, and gradients are
-  // overwritten.
+  // Enqueues copies of the arenas to `to`, which must live until they are done. With --zero 1 all
+  // processes call it between updates, `to` is empty but on rank 0, and gradients are overwritten.
   void copy_to(const ParameterCopy& to) const;
   bool in_parts() const { return sync_ && sync_->in_parts(); }  // --zero 1 of several replicas
   // The whole model's tensors by name, on rank 0; elsewhere nothing. Called by all processes

@@ -155,7 +155,7 @@ TEST_F(FewerNodes, ALatecomerSeesTheEnd) {
   expect_end(1, 0, "");
 }
 
-// Of three nodes two are enough.
+// Two of three nodes are enough.
 TEST_F(FewerNodes, KilledAtRandomMoments) {
   if (!std::getenv("BAREVISION_TEST_ALL")) GTEST_SKIP() << "in make test-all";
   nodes_ = "2:3";
