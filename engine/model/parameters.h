@@ -55,7 +55,6 @@ class Parameters {
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
   float* ema() const { return ema_.data<float>(); }
-  bool has_ema() const { return has_ema_; }
   // The segments of the arena that m, v and ema have.
   const std::vector<Segment>& kept() const { return kept_; }
   bool keeps_all() const { return kept_bytes() == weight_bytes(); }

@@ -61,7 +61,7 @@ class CpuBackend final : public Backend {
       : threads_(std::min(threads, omp_get_thread_limit())),
         overlap_(overlap),
         avx512_(choose_avx512()),
-        bf16_(avx512_ && (has_bf16() || emulates_bf16())),
+        bf16_((emulates_bf16() || has_bf16()) && avx512_),  // the environment is read in any case
         kernels_(avx512_ ? avx512::make_cpu_kernels(has_bf16() && !emulates_bf16())
                          : avx2::make_cpu_kernels(false)) {
     if (threads < 1) throw std::invalid_argument("a backend needs at least one thread");

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <regex>
 
 #include "base/json.h"
+#include "base/machine.h"
 #include "base/text.h"
 #include "engine/files/safetensors.h"
 #include "tests/data/data_files.h"
@@ -36,6 +38,26 @@ std::vector<Json> objects_in(const std::string& text) {
   return objects;
 }
 
+// Outputs of two batches. oneDNN's AVX2 products have the last bit of some rows by their place in
+// the batch, those with AVX-512 don't.
+void expect_same_numbers(const std::string& got, const std::string& want) {
+  if (has_avx512()) {
+    EXPECT_EQ(got, want);
+    return;
+  }
+  const std::regex number("-?[0-9]+\\.[0-9]+(e-?[0-9]+)?");
+  EXPECT_EQ(std::regex_replace(got, number, "#"), std::regex_replace(want, number, "#"));
+  const auto numbers = [&](const std::string& text) {
+    std::vector<double> found;
+    for (std::sregex_iterator at(text.begin(), text.end(), number), end; at != end; ++at)
+      found.push_back(*parse_number(at->str()));
+    return found;
+  };
+  const std::vector<double> a = numbers(got), b = numbers(want);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6 * (1 + std::abs(b[i])));
+}
+
 // Runs a ViT of two blocks on six classes of ten pictures; `photos` holds out six pictures.
 class Evaluation : public ProgramTest {
  protected:
@@ -56,7 +78,7 @@ class Evaluation : public ProgramTest {
   }
   void expect_numbers_of(const std::string& run, const std::string& prefix,
                          const Json& result) const {
-    EXPECT_EQ(text_of(result, "loss"), last_metric(in(run), "epoch", prefix + "_loss"));
+    expect_same_numbers(text_of(result, "loss"), last_metric(in(run), "epoch", prefix + "_loss"));
     EXPECT_EQ(text_of(result, "top1"), last_metric(in(run), "epoch", prefix + "_top1"));
     if (prefix == "val") {
       EXPECT_EQ(text_of(result, "top5"), last_metric(in(run), "epoch", "val_top5"));
@@ -276,8 +298,8 @@ TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {
   const std::vector<Json> objects = objects_in(all.output);
   ASSERT_EQ(objects.size(), 60u);
   EXPECT_EQ(keys_of(objects[0]), "path class index probability topk logits");
-  EXPECT_EQ(go("predict run photos --json --batch 7").output, all.output);
-  EXPECT_EQ(go("predict run photos --json --batch 1 --workers 3").output, all.output);
+  expect_same_numbers(go("predict run photos --json --batch 7").output, all.output);
+  expect_same_numbers(go("predict run photos --json --batch 1 --workers 3").output, all.output);
   int right = 0;
   for (size_t i = 0; i < 60; ++i) {
     const std::string label = "class" + std::to_string(i / 10);

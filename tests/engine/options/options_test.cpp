@@ -41,7 +41,7 @@ Items sample(const OptionRow& row) {
   if (row.name == "decay_milestones") return {"3", "5"};
   if (row.is_list()) return {"0.25", "0.5", "0.75"};
   const bool whole = !is(&Options::lr) && !is(&Options::hflip);
-  if (whole) return {row.range.min > 100 ? "8192" : "7"};
+  if (whole) return {row.range.min > 100 ? "8192" : row.range.max < 7 ? "1" : "7"};
   return {row.range.max < 1e6 && row.range.max <= 1 ? "0.3" : "3.5"};
 }
 
