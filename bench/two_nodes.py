@@ -7,15 +7,13 @@ import pathlib
 import subprocess
 import tempfile
 
-from measure import ROOT, fail
+from measure import ROOT, fail, run
 
 ADDRESS = "10.77.{}.{}"
 
 
 def ip(*words):
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+    run(["ip", *words], "ip " + " ".join(words))
 
 
 class TwoNodes:
@@ -29,17 +27,17 @@ class TwoNodes:
     def __enter__(self):
         try:
             for name in self.names:
-                ip("ip", "netns", "add", name)
+                ip("netns", "add", name)
             a, b = self.names
-            ip("ip", "link", "add", "veth0", "netns", a, "type", "veth", "peer", "name", "veth1", "netns", b)
+            ip("link", "add", "veth0", "netns", a, "type", "veth", "peer", "name", "veth1", "netns", b)
             for node, name in enumerate(self.names):
                 address = ADDRESS.format(self.network, node + 1) + "/24"
-                ip("ip", "-n", name, "addr", "add", address, "dev", f"veth{node}")
+                ip("-n", name, "addr", "add", address, "dev", f"veth{node}")
                 for device in ("lo", f"veth{node}"):
-                    ip("ip", "-n", name, "link", "set", device, "up")
+                    ip("-n", name, "link", "set", device, "up")
                 if self.mbit:
                     rate = ("rate", f"{self.mbit}mbit", "burst", "1mb", "latency", "50ms")
-                    ip("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", f"veth{node}", "root", "tbf", *rate)
+                    ip("netns", "exec", name, "tc", "qdisc", "add", "dev", f"veth{node}", "root", "tbf", *rate)
         except (RuntimeError, OSError) as error:
             self.__exit__()
             fail(f"--nodes 2 needs root, CAP_NET_ADMIN and iproute2: {error}")

@@ -112,9 +112,7 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
                            .data = setup.data.fingerprint};
     Connection peers = connect(world, setup.options, facts, device, *backend);
     communicator = std::move(peers.communicator);
-    const bool ordered =
-        setup.options.shards || setup.options.zero || setup.options.reduce_dtype != DType::fp32;
-    setup.all_reduce = ordered ? AllReduce::flat : peers.all_reduce;
+    setup.all_reduce = setup.trainer.sync.by_ordered_sum() ? AllReduce::flat : peers.all_reduce;
     setup.nodes = peers.nodes;
   }
   if (setup.options.all_reduce == AllReduce::two_level && setup.nodes.empty())

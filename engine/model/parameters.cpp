@@ -88,6 +88,15 @@ Context Parameters::context(DType dtype, float* masters) const {
           .buffers = buffers()};
 }
 
+void Parameters::round(const float* masters) const {
+  if (graph_->dtype() == DType::fp32) return;
+  backend_->kernels().run(RoundWeights{.out = compute_weights(),
+                                       .inp = masters,
+                                       .count = graph_->arena_count(),
+                                       .dtype = graph_->dtype()},
+                          nullptr);
+}
+
 void Parameters::set_weights(const Tensors& values) {
   upload(weights(), graph_->parameters(), values, "", compute_weights_.data<uint16_t>());
   upload(buffers(), graph_->buffers(), values, "");

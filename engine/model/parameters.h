@@ -25,7 +25,7 @@ class Parameters {
 
   // moments: 2 (m and v) or 1 (m). ema: keeps a moving average of the weights. shards: parts of a
   // batch that each have gradients and buffers of their own. kept: the segments of the arena whose
-  // moments and average this process keeps, packed one after another; empty ones are left out.
+  // moments and average this process keeps, packed one after another; none is empty.
   Parameters(Backend&, const Graph&, int moments, bool ema, int shards, std::vector<Segment> kept);
   // Keeps all.
   Parameters(Backend& backend, const Graph& graph, int moments, bool ema = false, int shards = 1)
@@ -73,6 +73,8 @@ class Parameters {
   // weights or their average. In 16 bits, compute_weights() holds rounded values of one of the two.
   Context context(DType, float* masters) const;
   Context context() const { return context(graph_->dtype(), weights()); }
+  // In 16 bits: compute_weights() = these master weights, rounded, on stream 0.
+  void round(const float* masters) const;
 
   // Initial values: they depend on the seed and the parameter's name alone.
   void initialise(uint64_t seed);

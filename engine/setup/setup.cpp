@@ -334,9 +334,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
     throw UserError("--all-reduce 2d adds in fp32 alone; leave it or --reduce-dtype " +
                     word_of(o.reduce_dtype) + " out");
   if (o.zero && o.all_reduce == AllReduce::two_level)
-    throw UserError(
-        "--all-reduce 2d sums for all processes, --zero 1 each part for one; leave one "
-        "out");
+    throw UserError("--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out");
   if (o.zero && o.pipeline > 1)
     throw UserError("--zero 1 is for processes that have the whole model, and --pipeline " +
                     std::to_string(o.pipeline) + " divides it already; leave one out");

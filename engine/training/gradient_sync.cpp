@@ -8,8 +8,6 @@
 namespace bv {
 namespace {
 
-bool needs_order(const SyncOptions& o) { return o.ordered() || o.zero || o.dtype != DType::fp32; }
-
 // Elements of which a replica's share of a bucket is a multiple.
 size_t unit_of(const SyncOptions& o) {
   return o.zero ? GradientSquares::norm_block : OptimizerUpdate::decay_chunk;
@@ -79,7 +77,7 @@ GradientSync::GradientSync(Backend& backend, Communicator* communicator,
     Channel channel = i == 0 ? Channel(backend, *communicator, stream)
                              : Channel(backend, communicator->group(all), stream);
     channels_.push_back({std::move(channel), nullptr});
-    if (needs_order(options))
+    if (options.by_ordered_sum())
       channels_.back().ordered = std::make_unique<OrderedSum>(
           backend, channels_.back().channel.communicator(),
           largest_sum(parameters.graph(), buckets_), options.dtype, unit_of(options));
@@ -87,7 +85,7 @@ GradientSync::GradientSync(Backend& backend, Communicator* communicator,
 }
 
 size_t GradientSync::bytes(const Graph& graph, const SyncOptions& options, int replicas) {
-  if (replicas == 1 || !needs_order(options)) return 0;
+  if (replicas == 1 || !options.by_ordered_sum()) return 0;
   const std::vector<Bucket> buckets = buckets_of(graph, options);
   return std::min(static_cast<size_t>(options.channels), buckets.size()) *
          OrderedSum::bytes(replicas, largest_sum(graph, buckets), options.dtype, unit_of(options));
@@ -198,13 +196,7 @@ void GradientSync::all_gather(float* arena) const {
 
 void GradientSync::share_weights() const {
   all_gather(parameters_->weights());
-  const Graph& graph = parameters_->graph();
-  if (graph.dtype() != DType::fp32)
-    backend_->kernels().run(RoundWeights{.out = parameters_->compute_weights(),
-                                         .inp = parameters_->weights(),
-                                         .count = graph.arena_count(),
-                                         .dtype = graph.dtype()},
-                            nullptr);
+  parameters_->round(parameters_->weights());
 }
 
 void GradientSync::spread(float* data, size_t count, Together together) const {

@@ -29,6 +29,8 @@ struct SyncOptions {
   DType dtype = DType::fp32;    // --reduce-dtype
   bool zero = false;            // --zero 1: each replica keeps a part of the update's state
   bool ordered() const { return shards > 0; }
+  // Gradients are summed by OrderedSum, not by the communicator.
+  bool by_ordered_sum() const { return ordered() || zero || dtype != DType::fp32; }
 };
 
 // Contiguous buckets over arena and tail, in the order in which backward finishes the gradients.
@@ -62,9 +64,10 @@ class GradientSync final : public Peers {
   void reduce(size_t ready);
   // For the update: turns the sum of the running statistics, made by start(), into their mean.
   void average_buffers();
-  // With --zero 1 and several replicas: all of their parts of an arena, to all; stream 0 waits.
+  // --zero 1 with several replicas: each has the sum of its kept segments alone.
   bool in_parts() const { return options_.zero && replicas_ > 1; }
-  const Channel& channel() const { return channels_[0].channel; }
+  const Channel& channel() const { return channels_[0].channel; }  // connects the replicas
+  // Sends each replica's segments of an arena to all. Stream 0 waits for it.
   void all_gather(float* arena) const;
   // The same for the weights, after the update; then rounds them for computing.
   void share_weights() const;

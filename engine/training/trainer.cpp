@@ -144,12 +144,7 @@ void Trainer::begin_evaluation(bool averaged, bool each_image) {
 
 // The 16-bit copy has room for either the weights or their average.
 void Trainer::compute_with(const float* weights) {
-  if (dtype() == DType::fp32) return;
-  backend_->kernels().run(RoundWeights{.out = parameters_.compute_weights(),
-                                       .inp = weights,
-                                       .count = parameters_.graph().arena_count(),
-                                       .dtype = dtype()},
-                          nullptr);
+  if (dtype() != DType::fp32) parameters_.round(weights);
 }
 
 void Trainer::abandon_evaluation() {

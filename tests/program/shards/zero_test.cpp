@@ -112,8 +112,7 @@ TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
                  "--zero 1 is for processes that have the whole model, and --pipeline 2 divides it "
                  "already; leave one out\n");
   expect_refused("-n 2 " + vit + "--zero 1 --all-reduce 2d",
-                 "--all-reduce 2d sums for all processes, --zero 1 each part for one; leave one "
-                 "out\n");
+                 "--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out\n");
   expect_refused(vit + "--zero 2", "--zero 2: must be at least 0 and at most 1\n");
   const Finished alone = go(vit + "--zero 1 --steps 1");
   EXPECT_NE(alone.output.find("--zero 1 keeps everything here: there is one process"),
