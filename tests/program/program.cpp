@@ -131,7 +131,7 @@ std::vector<std::string> metric(const std::string& run, const std::string& kind,
                                 const std::string& member) {
   std::vector<std::string> values;
   std::istringstream lines(contents(run + "/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(lines, line) && !lines.eof();) {  // eof: still being written
     const Json object = parse_json_object(line, run + "/metrics.jsonl");
     if (object.value("kind", "") != kind) continue;
     if (object.contains(member)) values.push_back(scalar_text(object[member]));

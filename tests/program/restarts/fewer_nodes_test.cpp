@@ -62,7 +62,6 @@ TEST_F(FewerNodes, FourThreeFour) {
   wait_for_restart(1);
   start(3, words);
   node(0).errors_until("node 3 (" + host() + ") has come after the start; it takes part");
-  wait_for_further_steps(5);
   kill(node(1).worker(1), SIGKILL);
   wait_for_restart(2);
   const std::vector<std::string> errors = stop({0, 1, 2, 3});

@@ -78,19 +78,16 @@ void NodeRuns::wait_for_steps() const {
 }
 
 void NodeRuns::wait_for_restart(int number) const {
-  const auto steps_after = [&] {
-    const std::string log = contents(in("run/metrics.jsonl"));
-    const size_t at = log.find("\"restart\":" + std::to_string(number) + ",");
-    return at != log.npos && log.find("\"kind\":\"step\"", at) != log.npos;
+  const auto last = [&](const char* kind, const char* member) {
+    return std::atoll(last_metric(in("run"), kind, member).c_str());
   };
-  ASSERT_TRUE(wait_until([&] { return steps_after() || node(0).has_ended(); }) && steps_after());
-}
-
-void NodeRuns::wait_for_further_steps(int count) const {
-  const auto steps = [&] { return metric(in("run"), "step", "step").size(); };
-  const size_t enough = steps() + size_t(count);
-  ASSERT_TRUE(wait_until([&] { return steps() >= enough || node(0).has_ended(); }) &&
-              steps() >= enough);
+  const auto trains_further = [&] {
+    return std::filesystem::exists(in("run/metrics.jsonl")) &&
+           last("restart", "restart") >= number &&
+           last("step", "step") > last("restart", "ended_in_step");
+  };
+  ASSERT_TRUE(wait_until([&] { return trains_further() || node(0).has_ended(); }) &&
+              trains_further());
 }
 
 std::vector<std::string> NodeRuns::stop(const std::vector<int>& nodes) {

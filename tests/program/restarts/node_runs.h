@@ -27,16 +27,16 @@ class NodeRuns : public ProgramTest {
   }
   Program& node(int n) const { return *launchers_[size_t(n)]; }
 
-  // Kills a process, a launcher or a whole node at random moments, and starts again what has ended,
-  // at once or, in every second case, later. cut: a fourth act, which lasts for this time. Returns
-  // once the run trains again. BAREVISION_CHAOS_SEED repeats the moments.
+  // Kills a process, a launcher or a whole node at random moments, and starts again what has ended
+  // before the next; later: or after some more. cut: a fourth act, which lasts for this time.
+  // Returns once the run trains again. BAREVISION_CHAOS_SEED repeats the moments.
   using Cut = std::function<void(int node, unsigned microseconds)>;
   void disturb(int moments, const std::string& words, bool later = false, const Cut& cut = {});
 
   void wait_for_steps() const;
-  // Waits until this many restarts are in the run's log, and a further step.
+  // Waits until this many restarts are in the run's log, and a step after the one in which the run
+  // ended: a second end in that one would be the run's.
   void wait_for_restart(int number) const;
-  void wait_for_further_steps(int count) const;
   // Stops the run, expects a stop's exit code on these nodes and the run's port to be free. Returns
   // their errors.
   std::vector<std::string> stop(const std::vector<int>& nodes);
