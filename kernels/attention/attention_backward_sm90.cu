@@ -1,55 +1,81 @@
-// attention backward (attention_backward.cu) on Hopper, in 16 bits, for heads of 64 channels and at
-// most 256 tokens: all keys of a head are in the block, so that each of the five products is
-// computed once and dQ needs no second pass. P and dS are computed transposed, so that wgmma's sums
-// are the next product's operand A in registers:
+// attention backward (attention_backward.cu) on Hopper, in 16 bits, for heads of 64 channels. A
+// block has a head to itself, and up to 256 of its keys at a time, so that each of the five products
+// is computed once. P and dS are computed transposed, so that wgmma's sums are the next product's
+// operand A in registers:
 //   S^T = K Q^T       P^T = exp2(S^T scale - lse)     dV = P'^T dout    P' = P * mask / (1 - drop)
 //   dP^T = V dout^T   dS^T = P^T * (dP'^T - delta)    dK = dS^T Q       all =
 //   dQ = dS K, with dS in shared memory
 // delta = rowsum(dout * out). P and dS are rounded to 16 bits, sums are fp32 in a fixed order.
 //
 //   grid       a block on each SM; it takes every gridDim.x-th head
-//   warpgroup  two of them have every second 64 keys, with the sums dK and dV in registers. Queries
-//              pass in tiles of 64. The two take turns at dQ of a tile: one computes and stores it
-//              while the other begins with the next tile.
-//   warps      three more. One has TMA copy K and V of the next head, and tiles of Q, dout and out.
+//   part       256 keys of a head. For each part all queries pass in tiles of 64; dQ of a tile is
+//              the sum over the parts, in their order, in fp32 in the workspace until the last.
+//   warpgroup  two of them have every second 64 keys, with the sums dK and dV in registers. The two
+//              take turns at dQ of a tile: one computes and stores it while the other begins with
+//              the next tile.
+//   warps      three more. One has TMA copy K and V of the next part, and tiles of Q, dout and out.
 //              Two find lse in base 2 and delta of each query.
-// Memory: K and V of two heads, Q and dout of three tiles of queries, out of two, dS of one, all in
+// Memory: K and V of two parts, Q and dout of three tiles of queries, out of two, dS of one, all in
 // rows of 128 bytes, which TMA swizzles as wgmma reads them.
 //
 // Limited by memory. A head of 197 tokens moves 202 KB, 14,000 clocks of an H100's SM (3.35 TB/s at
 // 1.755 GHz). Meanwhile shared memory is busy for 9,500 clocks, tensor cores for 8,700 (9,900 if
 // the last 5 queries took a whole tile), schedulers for 8,000, and exponentials take 3,300.
-// With dropout Philox limits: 18,000 clocks of each scheduler.
+// With dropout Philox limits: 18,000 clocks of each scheduler. With several parts a tile of queries
+// and a part move 56 KB between L2 and the SM, of which dQ's sums are 32, in the 2,600 clocks of
+// their products: 21 bytes a clock of about 32.
 #include "kernels/attention/attention_sm90.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
 using sm90::KMajor, sm90::RowMajor, sm90::warpgroup, sm90::wgmma_k;
 
-constexpr int head_dim = 64, row_bytes = head_dim * 2, max_tokens = 256;
+constexpr int head_dim = 64, row_bytes = head_dim * 2, part_keys = 256;
 constexpr float score_scale = .125;  // 1 / sqrt(head_dim)
 static_assert(score_scale * score_scale * head_dim == 1);
 constexpr int tile = 64, tile_bytes = tile * row_bytes;  // of keys or queries
 constexpr int few_queries = 16;                          // tokens are often 64 n + 1 or 64 n + 5
-constexpr int groups = 2, group_tiles = max_tokens / tile / groups;  // warpgroups with keys
+constexpr int groups = 2, group_tiles = part_keys / tile / groups;  // warpgroups with keys
 constexpr int group_warps = warpgroup / warp_size, key_warps = groups * group_warps;
 constexpr int threads = (1 + groups) * warpgroup;  // the first has the other warps
 constexpr int copy_warp = 0, first_stats_warp = 1, stats_warps = tile / warp_size;
 
 struct Arguments {
   // In boxes of 64 tokens of a head:
-  CUtensorMap q;          // [B, Q, 3H, D]: the queries of qkv
-  CUtensorMap qkv;        // [B, N, 3H, D]
-  CUtensorMap dout, out;  // [B, Q, H, D]
-  int heads, query_tiles, key_tiles;
-  float keep;  // dropout's factor of what it keeps
+  CUtensorMap q;           // [B, Q, 3H, D]: the queries of qkv
+  CUtensorMap qkv;         // [B, N, 3H, D]
+  CUtensorMap dout, out;   // [B, Q, H, D]
+  int heads;               // of all images
+  int query_tiles, parts;  // of a head
+  float keep;              // dropout's factor of what it keeps
   AttentionBackward op;
+
+  // The block's parts, one head's after another's.
+  __device__ int block_parts() const {
+    return ceil_div(heads - static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)) * parts;
+  }
+};
+// The block's n-th part.
+struct Part {
+  int n;
+  int head;  // the block's head-th
+  int b, h;
+  int first;  // key
+
+  __device__ Part(const Arguments& arguments, int number)
+      : n(number), head(n / arguments.parts), first(n % arguments.parts * part_keys) {
+    const int H = arguments.op.shape.H,
+              of_all = static_cast<int>(blockIdx.x) + head * static_cast<int>(gridDim.x);
+    b = of_all / H, h = of_all % H;
+  }
+  __device__ int keys(int N) const { return min(N - first, part_keys); }
+  __device__ bool last(int N) const { return N - first <= part_keys; }
 };
 
 // ---- Shared memory ------------------------------------------------------------------------------
 constexpr int key_places = 2, query_places = 3, out_places = 2;
 
-struct Keys {  // a head's
+struct Keys {  // a part's
   alignas(1024) char k[groups * group_tiles][tile_bytes];
   alignas(1024) char v[groups * group_tiles][tile_bytes];
 };
@@ -94,21 +120,23 @@ __device__ void init_barriers(Shared& s) {
 
 // ---- Copies -------------------------------------------------------------------------------------
 // Waits for `empty` pass in a place's first round.
-__device__ void copy_keys(const Arguments& arguments, Shared& s, int head, int n) {
-  const int H = arguments.op.shape.H, b = head / H, h = head % H, tiles = arguments.key_tiles;
-  const KeyPlace to(n);
+__device__ void copy_keys(const Arguments& arguments, Shared& s, const Part& part) {
+  const int H = arguments.op.shape.H, tiles = ceil_div(part.keys(arguments.op.shape.N), tile);
+  const KeyPlace to(part.n);
   mbarrier_wait_parity(&s.keys_empty[to.at], to.parity ^ 1);
   uint64_t* const full = &s.keys_full[to.at];
   mbarrier_arrive_expect_tx(full, 2 * tiles * tile_bytes);
   for (int i = 0; i < tiles; ++i) {
-    cp_async_bulk_tensor(s.keys[to.at].k[i], arguments.qkv, full, {0, H + h, i * tile, b});
-    cp_async_bulk_tensor(s.keys[to.at].v[i], arguments.qkv, full, {0, 2 * H + h, i * tile, b});
+    const int key = part.first + i * tile;
+    cp_async_bulk_tensor(s.keys[to.at].k[i], arguments.qkv, full, {0, H + part.h, key, part.b});
+    cp_async_bulk_tensor(s.keys[to.at].v[i], arguments.qkv, full, {0, 2 * H + part.h, key, part.b});
   }
 }
-__device__ void copy_queries(const Arguments& arguments, Shared& s, int head, int first, int n) {
-  const int H = arguments.op.shape.H, b = head / H, h = head % H;
-  const QueryPlace to(n);
-  const OutPlace to_out(n);
+__device__ void copy_queries(const Arguments& arguments, Shared& s, const Part& part, int first,
+                             unsigned done) {
+  const int b = part.b, h = part.h;
+  const QueryPlace to(done);
+  const OutPlace to_out(done);
   mbarrier_wait_parity(&s.queries_empty[to.at], to.parity ^ 1);
   mbarrier_wait_parity(&s.out_empty[to_out.at], to_out.parity ^ 1);
   uint64_t* const full = &s.queries_full[to.at];
@@ -117,18 +145,19 @@ __device__ void copy_queries(const Arguments& arguments, Shared& s, int head, in
   cp_async_bulk_tensor(s.queries[to.at].dout, arguments.dout, full, {0, h, first, b});
   cp_async_bulk_tensor(s.out[to_out.at], arguments.out, full, {0, h, first, b});
 }
-// Called by one thread. The next head's keys are asked for after as many tiles of this one as there
-// are places: then the previous head has left them its memory, or is about to.
+// Called by one thread. The next part's keys are asked for after as many tiles of this one as there
+// are places: then the previous part has left them its memory, or is about to.
 __device__ void copy(const Arguments& arguments, Shared& s) {
-  const int step = static_cast<int>(gridDim.x), ahead = min(query_places, arguments.query_tiles);
-  int head = static_cast<int>(blockIdx.x);
-  copy_keys(arguments, s, head, 0);
-  for (int n = 0, done = 0; head < arguments.heads; head += step, ++n)
-    for (int i = 0; i < arguments.query_tiles; ++i, ++done) {
-      copy_queries(arguments, s, head, i * tile, done);
-      if (i + 1 == ahead && head + step < arguments.heads)
-        copy_keys(arguments, s, head + step, n + 1);
+  const int parts = arguments.block_parts(), ahead = min(query_places, arguments.query_tiles);
+  unsigned done = 0;
+  copy_keys(arguments, s, Part(arguments, 0));
+  for (int n = 0; n < parts; ++n) {
+    const Part part(arguments, n);
+    for (int i = 0; i < arguments.query_tiles; ++i) {
+      copy_queries(arguments, s, part, i * tile, done++);
+      if (i + 1 == ahead && n + 1 < parts) copy_keys(arguments, s, Part(arguments, n + 1));
     }
+  }
 }
 
 // ---- lse and delta ------------------------------------------------------------------------------
@@ -150,8 +179,8 @@ __device__ float dot(const char* dout, const char* out, unsigned row) {
 template <class T>
 __device__ void find_stats(const Arguments& arguments, Shared& s) {
   const auto own = [] { return static_cast<int>(mov_tid_x()) - first_stats_warp * warp_size; };
-  const int Q = arguments.op.shape.Q;
-  int head = static_cast<int>(blockIdx.x), first = 0;
+  const int Q = arguments.op.shape.Q, step = static_cast<int>(gridDim.x);
+  int head = static_cast<int>(blockIdx.x), part = 0, first = 0;
   for (unsigned done = 0; head < arguments.heads; ++done) {
     const QueryPlace at(done);
     const OutPlace out(done);
@@ -164,7 +193,8 @@ __device__ void find_stats(const Arguments& arguments, Shared& s) {
     arrive(&s.stats_full[at.at]);
     arrive(&s.out_empty[out.at]);
     first += tile;
-    if (first >= Q) head += static_cast<int>(gridDim.x), first = 0;
+    if (first >= Q) first = 0, ++part;
+    if (part == arguments.parts) part = 0, head += step;
   }
 }
 
@@ -297,14 +327,18 @@ __device__ void store_ds(char* rows, const Operand& ds) {
 }
 
 // ---- A tile of queries --------------------------------------------------------------------------
-// A warpgroup's part of the block's n-th head: its key tiles are number group, group + groups, ...
-struct Head {
-  int b, h, n;
+// A warpgroup's tiles of a part's keys: number group, group + groups, ...
+struct GroupPart : Part {
   int group;
   int tiles;
 
+  __device__ GroupPart(const Arguments& arguments, int n, int own)
+      : Part(arguments, n),
+        group(own),
+        tiles(ceil_div(ceil_div(keys(arguments.op.shape.N), tile) - group, groups)) {}
   __device__ int key_tile(int m) const { return group + m * groups; }
-  __device__ WarpKeys warp_keys(int m, int N) const { return {key_tile(m) * tile + warp_row(), N}; }
+  __device__ int key(int m) const { return first + key_tile(m) * tile; }
+  __device__ WarpKeys warp_keys(int m, int N) const { return {key(m) + warp_row(), N}; }
 };
 // The head's queries from `first` on; the block has had `done` tiles before.
 struct QueryTile {
@@ -321,11 +355,11 @@ struct Gradients {
 // Adds `queries` queries to the gradients of the m-th key tile, and stores dS. The last product is
 // in flight at the end.
 template <class T, bool dropout, int queries, int m>
-__device__ void add_queries(const Arguments& arguments, Shared& s, const Head& head,
+__device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPart& part,
                             const QueryTile& own, Gradients& g) {
-  const int key_tile = head.key_tile(m);
-  const WarpKeys warp_keys = head.warp_keys(m, arguments.op.shape.N);
-  const Keys& keys = s.keys[KeyPlace(head.n).at];
+  const int key_tile = part.key_tile(m);
+  const WarpKeys warp_keys = part.warp_keys(m, arguments.op.shape.N);
+  const Keys& keys = s.keys[KeyPlace(part.n).at];
   const QueryPlace at(own.done);
   Sums<queries> p, dp;
   wgmma_fence(p);
@@ -349,78 +383,103 @@ __device__ void add_queries(const Arguments& arguments, Shared& s, const Head& h
 // The same for all of the warpgroup's key tiles. No product is in flight where paths meet, else
 // ptxas makes wgmmas wait for each other (C7512).
 template <class T, bool dropout, int queries>
-__device__ void add_queries(const Arguments& arguments, Shared& s, const Head& head,
+__device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPart& part,
                             const QueryTile& own, Gradients& g) {
   static_assert(group_tiles == 2);
-  if (head.tiles == 2) {
-    add_queries<T, dropout, queries, 0>(arguments, s, head, own, g);
-    add_queries<T, dropout, queries, 1>(arguments, s, head, own, g);
+  if (part.tiles == 2) {
+    add_queries<T, dropout, queries, 0>(arguments, s, part, own, g);
+    add_queries<T, dropout, queries, 1>(arguments, s, part, own, g);
     wgmma_wait_group<0>();
-  } else if (head.tiles == 1) {
-    add_queries<T, dropout, queries, 0>(arguments, s, head, own, g);
+  } else if (part.tiles == 1) {
+    add_queries<T, dropout, queries, 0>(arguments, s, part, own, g);
     wgmma_wait_group<0>();
   } else {
     mbarrier_wait_parity(&s.ds_empty, DsPlace(own.done).parity ^ 1);
   }
 }
 
-// dQ of the tile, from dS of all keys.
+// Where the tile's dQ stands between two parts, in the registers' order. A tile's parts are one
+// warpgroup's, so that each thread reads what it has written.
+__device__ float4* partial_dq(const Arguments& arguments, const QueryTile& own) {
+  constexpr int thread_sums = head_dim * tile / warpgroup / 4;
+  const int64_t tiles = int64_t{blockIdx.x} * arguments.query_tiles + own.first / tile;
+  return static_cast<float4*>(arguments.op.workspace) + tiles * thread_sums * warpgroup +
+         mov_tid_x() % warpgroup;
+}
+__device__ void load_partial(Sums<head_dim>& dq, const float4* from) {
+#pragma unroll
+  for (int i = 0; i < head_dim / 8; ++i) {
+    const float4 x = from[i * warpgroup];
+    dq[4 * i] = x.x, dq[4 * i + 1] = x.y, dq[4 * i + 2] = x.z, dq[4 * i + 3] = x.w;
+  }
+}
+__device__ void store_partial(float4* to, const Sums<head_dim>& dq) {
+#pragma unroll
+  for (int i = 0; i < head_dim / 8; ++i)
+    to[i * warpgroup] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
+}
+// Adds to dQ of the tile, from dS of the part's keys.
 template <class T>
-__device__ void find_dq(const Arguments& arguments, Shared& s, const Head& head,
+__device__ void find_dq(const Arguments& arguments, Shared& s, const GroupPart& part,
                         const QueryTile& own) {
   const auto& op = arguments.op;
   uint64_t ds = RowMajor::descriptor(s.ds[0], 0),
-           k = RowMajor::descriptor(s.keys[KeyPlace(head.n).at].k[0], 0);
+           k = RowMajor::descriptor(s.keys[KeyPlace(part.n).at].k[0], 0);
   Sums<head_dim> dq;
+  const bool adds = part.first > 0;
+  if (adds) load_partial(dq, partial_dq(arguments, own));
   mbarrier_wait_parity(&s.ds_full, DsPlace(own.done).parity);
   wgmma_fence(dq);
   int key = 0;
 #pragma unroll 1
   do {
     wgmma_fence();  // else ptxas puts one where it makes wgmmas wait for each other (C7520)
-    wgmma_mma_async<T, Major::mn, Major::mn>(dq, ds, k, key > 0);
+    wgmma_mma_async<T, Major::mn, Major::mn>(dq, ds, k, adds || key > 0);
     wgmma_commit_group();
     ds = wgmma_advance(ds, wgmma_k * row_bytes), k = wgmma_advance(k, wgmma_k * row_bytes);
     key += wgmma_k;
-  } while (key < op.shape.N);
+  } while (key < part.keys(op.shape.N));
   wgmma_wait_group<0>(dq);
   arrive(&s.ds_empty);
-  store_rows(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, head.b, head.h), own.first, dq,
-             score_scale, op.shape.Q, op.shape.N);
+  if (part.last(op.shape.N))
+    store_rows(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, part.b, part.h), own.first, dq,
+               score_scale, op.shape.Q, op.shape.N);
+  else
+    store_partial(partial_dq(arguments, own), dq);
 }
 
-// ---- A head -------------------------------------------------------------------------------------
+// ---- A part -------------------------------------------------------------------------------------
 // dQ of the tiles without queries.
 template <class T>
-__device__ void clear_dq(const Arguments& arguments, const Head& head) {
+__device__ void clear_dq(const Arguments& arguments, const GroupPart& part) {
   const auto& op = arguments.op;
   const Sums<head_dim> none{};
-  for (int i = arguments.query_tiles + head.group; i < arguments.key_tiles; i += groups)
-    store_rows(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, head.b, head.h), i * tile, none, 0, 0,
+  for (int i = arguments.query_tiles + part.group; i < ceil_div(op.shape.N, tile); i += groups)
+    store_rows(rows_of(static_cast<T*>(op.dqkv), op, 3, 0, part.b, part.h), i * tile, none, 0, 0,
                op.shape.N);
 }
 template <class T>
-__device__ void store_key_gradients(const AttentionBackward& op, const Head& head,
+__device__ void store_key_gradients(const AttentionBackward& op, const GroupPart& part,
                                     const Gradients& g) {
   const int N = op.shape.N;
   auto* const dqkv = static_cast<T*>(op.dqkv);
-  const auto dk = rows_of(dqkv, op, 3, 1, head.b, head.h),
-             dv = rows_of(dqkv, op, 3, 2, head.b, head.h);
+  const auto dk = rows_of(dqkv, op, 3, 1, part.b, part.h),
+             dv = rows_of(dqkv, op, 3, 2, part.b, part.h);
 #pragma unroll
   for (int m = 0; m < group_tiles; ++m) {
-    if (m >= head.tiles) break;
-    store_rows(dk, head.key_tile(m) * tile, g.dk[m], score_scale, N, N);
-    store_rows(dv, head.key_tile(m) * tile, g.dv[m], 1, N, N);
+    if (m >= part.tiles) break;
+    store_rows(dk, part.key(m), g.dk[m], score_scale, N, N);
+    store_rows(dv, part.key(m), g.dv[m], 1, N, N);
   }
 }
 
-// The warpgroup's part of a head; the block has had `done` tiles of queries before.
+// The warpgroup's tiles of a part; the block has had `done` tiles of queries before.
 template <class T, bool dropout>
-__device__ void find_gradients(const Arguments& arguments, Shared& s, const Head& head,
+__device__ void find_gradients(const Arguments& arguments, Shared& s, const GroupPart& part,
                                unsigned done) {
   const auto& op = arguments.op;
   Gradients g;
-  const KeyPlace keys(head.n);
+  const KeyPlace keys(part.n);
   mbarrier_wait_parity(&s.keys_full[keys.at], keys.parity);
   wgmma_fence(g.dk, g.dv);
 #pragma unroll 1
@@ -429,24 +488,25 @@ __device__ void find_gradients(const Arguments& arguments, Shared& s, const Head
     if constexpr (dropout) {
 #pragma unroll
       for (int m = 0; m < group_tiles; ++m)
-        own.kept[m] = draw_kept(op, head.b, head.h, head.warp_keys(m, op.shape.N), first);
+        own.kept[m] = draw_kept(op, part.b, part.h, part.warp_keys(m, op.shape.N), first);
     }
     const QueryPlace at(done);
     mbarrier_wait_parity(&s.queries_full[at.at], at.parity);
     mbarrier_wait_parity(&s.stats_full[at.at], at.parity);
     if (op.shape.Q - first > few_queries)
-      add_queries<T, dropout, tile>(arguments, s, head, own, g);
+      add_queries<T, dropout, tile>(arguments, s, part, own, g);
     else
-      add_queries<T, dropout, few_queries>(arguments, s, head, own, g);
+      add_queries<T, dropout, few_queries>(arguments, s, part, own, g);
     fence_proxy_async();  // dS
     arrive(&s.ds_full);
     arrive(&s.queries_empty[at.at]);
-    if (static_cast<int>(done % groups) == head.group) find_dq<T>(arguments, s, head, own);
+    if ((part.head * arguments.query_tiles + first / tile) % groups == part.group)
+      find_dq<T>(arguments, s, part, own);
   }
   wgmma_wait_group<0>(g.dk, g.dv);
   arrive(&s.keys_empty[keys.at]);
-  clear_dq<T>(arguments, head);
-  store_key_gradients<T>(op, head, g);
+  if (part.first == 0) clear_dq<T>(arguments, part);
+  store_key_gradients<T>(op, part, g);
 }
 
 // ---- The kernel ---------------------------------------------------------------------------------
@@ -464,25 +524,35 @@ __global__ void __launch_bounds__(threads, 1)
       find_stats<T>(arguments, s);
   } else {
     setmaxnreg_inc<sm90::consumer_registers>();
-    const int H = arguments.op.shape.H, group = warp / group_warps - 1,
-              tiles = ceil_div(arguments.key_tiles - group, groups);
-    int head = static_cast<int>(blockIdx.x);
-    for (int n = 0; head < arguments.heads; head += static_cast<int>(gridDim.x), ++n)
-      find_gradients<T, dropout>(arguments, s, {head / H, head % H, n, group, tiles},
+    const int group = warp / group_warps - 1, parts = arguments.block_parts();
+    for (int n = 0; n < parts; ++n)
+      find_gradients<T, dropout>(arguments, s, GroupPart(arguments, n, group),
                                  static_cast<unsigned>(n * arguments.query_tiles));
   }
 }
 
+// They take turns at the heads.
+int blocks_for(const AttentionShape& shape, const DeviceProps& props) {
+  return static_cast<int>(std::min(int64_t{shape.B} * shape.H, int64_t{props.sms}));
+}
+
 }  // namespace
 
-// Heads whose keys a block holds.
+// Heads of several parts if they occupy half of the SMs: attention_backward.cu divides each head's
+// keys among blocks.
 template <>
 bool HopperKernels::takes(const AttentionBackward& op) const {
-  return op.dtype != DType::fp32 && op.shape.D == head_dim && op.shape.N <= max_tokens;
+  const auto [B, N, H, D, Q] = op.shape;
+  return op.dtype != DType::fp32 && D == head_dim &&
+         (N <= part_keys || int64_t{2} * B * H >= props_.sms);
 }
+// dQ of the heads that are at work.
 template <>
-size_t HopperKernels::workspace(const AttentionBackward&) const {
-  return 0;
+size_t HopperKernels::workspace(const AttentionBackward& op) const {
+  check_attention(op, props_, "AttentionBackward");
+  const auto [B, N, H, D, Q] = op.shape;
+  if (N <= part_keys) return 0;
+  return size_t(blocks_for(op.shape, props_)) * ceil_div(Q, tile) * tile * head_dim * sizeof(float);
 }
 template <>
 void HopperKernels::run(const AttentionBackward& op, cudaStream_t stream) {
@@ -495,12 +565,12 @@ void HopperKernels::run(const AttentionBackward& op, cudaStream_t stream) {
                             .out = map({op.out, B, Q, Q, H, D}),
                             .heads = B * H,
                             .query_tiles = ceil_div(Q, tile),
-                            .key_tiles = ceil_div(N, tile),
+                            .parts = ceil_div(N, part_keys),
                             .keep = keep_scale(op.drop),
                             .op = op};
   by_16_bits(op.dtype, [&]<class T>() {
     const auto with = [&]<bool dropout>() {
-      launch<attention_backward_sm90<T, dropout>>(std::min(arguments.heads, props_.sms), threads,
+      launch<attention_backward_sm90<T, dropout>>(blocks_for(op.shape, props_), threads,
                                                   sizeof(Shared), stream, arguments);
     };
     op.drop > 0 ? with.template operator()<true>() : with.template operator()<false>();

@@ -233,7 +233,7 @@ KernelCases attention_cases() {
   add({1, 300, 1, 16}, 1, 0.2f);
   add({1, 300, 1, 32}, 1, 0.2f);
   add({1, 300, 2, 16}, 8);
-  add({1, 300, 1, 64}, 8);
+  add({1, 300, 2, 64}, 8);
   add({1, 577, 1, 24}, 1);
   add({1, 577, 1, 64}, 1);  // 384 pixels
   add({3, 50, 7, 8}, 1);
@@ -248,12 +248,13 @@ KernelCases attention_cases() {
     add({1, 150, 1, D, 67}, 1);
   }
   add({2, 197, 3, 64, 1}, 1);
-  add({1, 577, 1, 64, 2}, 8);
+  add({1, 577, 2, 64, 2}, 8);
   // Distilled, its tiles in turn with dropout, and five tiles of keys.
   add({1, 198, 3, 64}, 1);
   add({1, 198, 1, 32}, 1, 0.1f);
   for (const float drop : {0.0f, 0.1f}) add({1, 110, 1, 128}, 1, drop);
   add({1, 1025, 3, 64, 70}, 1);
+  add({2, 330, 2, 64, 130}, 1, 0.3f);  // more heads than the stand-in has SMs, odd tiles
 
   cases.begin_sweep();
   // Every remainder of every tile.
@@ -450,7 +451,7 @@ TEST(AttentionOnSimt, TheGridOfBackwardChangesNoBit) {
     ASSERT_NE(device, devices.end());
     const int before = simt::multiprocessors;
     for (const AttentionShape& s :
-         {AttentionShape{1, 130, 3, 32}, {1, 130, 3, 64, 66}, {2, 70, 3, 64}, {3, 70, 1, 128}}) {
+         {AttentionShape{1, 130, 3, 32}, {1, 130, 3, 64, 66}, {2, 70, 3, 64}, {3, 70, 1, 128}, {1, 300, 2, 64, 70}}) {
       const Attention a{.shape = s, .layer = 5, .drop = 0.2f, .params = {.seed = 1, .epoch = 3}};
       const Problem problem = backward(DType::bf16, a, 1);
       simt::multiprocessors = 1;

@@ -140,6 +140,23 @@ TEST(SimtHopperTable, TakesAttentionOfHeadsThatFillTiles) {
   EXPECT_FALSE(taken({1 << 15, 513, 1 << 14, 64})) << "5 * 2^29 items";
 }
 
+// A block has a head, in parts of 256 keys: long heads must be enough to occupy the SMs.
+TEST(SimtHopperTable, TakesAttentionBackwardOfManyLongHeads) {
+  const StandInChip chip("sm_90");
+  const auto kernels = simt_gpu::make_hopper_kernels(nullptr, 132);
+  const auto op = [](const AttentionShape& shape, DType dtype = DType::bf16) {
+    return AttentionBackward{.shape = shape, .dtype = dtype};
+  };
+  for (const int D : {32, 64, 128}) EXPECT_EQ(kernels->by_hopper(op({2, 197, 3, D})), D == 64) << D;
+  EXPECT_FALSE(kernels->by_hopper(op({64, 577, 16, 64}, DType::fp32)));
+  EXPECT_TRUE(kernels->by_hopper(op({1, 256, 1, 64})));
+  EXPECT_FALSE(kernels->by_hopper(op({5, 257, 13, 64})));
+  EXPECT_TRUE(kernels->by_hopper(op({6, 257, 11, 64})));
+  EXPECT_EQ(kernels->workspace_bytes(op({512, 197, 3, 64})), 0);
+  EXPECT_EQ(kernels->workspace_bytes(op({64, 577, 16, 64})), 132 * 640 * 64 * sizeof(float));
+  EXPECT_EQ(kernels->workspace_bytes(op({6, 577, 16, 64, 1})), 96 * 64 * 64 * sizeof(float));
+}
+
 // Others are two operations, whose workspaces differ from that of the one.
 TEST(SimtHopperTable, FusesLayerNormWithProductsOfViTTiny) {
   const StandInChip chip("sm_90");
