@@ -40,6 +40,7 @@ void remove_event_files(const std::string& folder) {
 RunFolder::RunFolder(const Setup& setup, Backend& backend, const Trainer& trainer,
                      Communicator* communicator, Background& background)
     : setup_(setup),
+      backend_(backend),
       communicator_(communicator),
       first_(!communicator || communicator->rank() == 0),
       whole_(trainer.whole()),
@@ -148,7 +149,10 @@ int64_t RunFolder::last_step() {
 }
 
 void RunFolder::finish() {
-  if (!first_) return;
+  if (!first_) {
+    backend_.synchronize(nullptr);  // for this process's part of what rank 0 saves
+    return;
+  }
   if (communicator_) communicator_->busy(Busy::saving);
   writer_.finish();
   if (communicator_) communicator_->busy(Busy::no);

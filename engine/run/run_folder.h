@@ -49,6 +49,7 @@ class RunFolder {
   int64_t last_step();  // step of the newest checkpoint; waits for the disk; -1: none
   std::string advice_from(int64_t step) const;
   const Setup& setup_;
+  Backend& backend_;
   Communicator* communicator_;
   bool first_;  // rank 0
   bool whole_;  // each process has the whole model

@@ -94,6 +94,15 @@ TEST_F(ProgramZero, HoldsOnSimtIn16Bits) {
   }
 }
 
+// Nothing follows the last save but the end of the processes.
+TEST_F(ProgramZero, EndsOnSimtWithASave) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  const std::string words = "-n 2 " + vit + "--device simt --steps 2 --timeout 60 ";
+  go(words + "--out all");
+  go(words + "--zero 1 --out parts");
+  expect_same_files("parts", "all");
+}
+
 TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
   const std::string words = "-n 2 " + vit + "--steps 20 --lr 1e30 --warmup-epochs 0 ";
   const Finished all = run(words), parts = run(words + "--zero 1");
