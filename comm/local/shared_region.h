@@ -36,6 +36,7 @@ struct alignas(64) ControlBlock {
   std::atomic<int32_t> size;              // ranks
   std::atomic<int32_t> error_printed;     // 1: a line with the reason of the end was printed
   std::atomic<int32_t> failed_exit_code;  // of the rank that printed it, or no_exit_code
+  std::atomic<int32_t> culprit;           // 1 + the rank that it says has died; 0: none
   std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; ranks stop waiting
   std::atomic<uint64_t> bucket_bytes;     // must be the same for all ranks; 0: not set yet
   std::atomic<uint64_t> areas_end;        // where the next communicator's area begins

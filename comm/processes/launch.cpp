@@ -102,8 +102,10 @@ class Restarts {
                      ": " + failure.cause);
     const auto end = Clock::now() + seconds;
     while (Clock::now() < end)
-      if (const int signal = signals_.next(end).si_signo; signal != 0 && signal != SIGCHLD)
+      if (const int signal = signals_.next(end).si_signo; signal != 0 && signal != SIGCHLD) {
+        print_error_line("stopped before the restart");
         return signal;
+      }
     return 0;
   }
 

@@ -157,9 +157,11 @@ void Supervisor::fails(int worker, const std::string& cause, const std::string& 
     if (!line.empty()) print_error_line(line);
     return;
   }
-  const int rank = rank_of(worker);
-  failure_ =
-      Failure{.rank = rank, .step = region_.rank(rank).step, .cause = cause, .seen = cause == line};
+  const int rank = rank_of(worker), culprit = region_.control().culprit - 1;
+  failure_ = Failure{.rank = culprit < 0 ? rank : culprit,
+                     .step = region_.rank(rank).step,
+                     .cause = cause,
+                     .seen = cause == line};
   unsaid_ = line;
 }
 
@@ -188,7 +190,11 @@ void Supervisor::stop(int number) {
     signal_all(SIGCONT);  // one that was stopped by SIGSTOP has to save, too
     return;
   }
-  if (!ending_) verdict_ = 128 + number;
+  if (!ending_ || failure_) verdict_ = 128 + number;
+  if (failure_) {  // but for this, it would be started again
+    if (!unsaid_.empty()) print_error_line(unsaid_);
+    failure_.reset();
+  }
   ending_ = true;
   kill_at_ = Clock::now();
 }

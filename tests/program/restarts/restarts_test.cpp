@@ -81,6 +81,20 @@ TEST_F(ProgramRestarts, AProcessThatIsKilled) {
   EXPECT_TRUE(has(contents(in("run/report.html")), "<p>" + line + "</p>"));
 }
 
+// A request to stop that comes while the launcher ends what is left.
+TEST_F(ProgramRestarts, DontFollowARequestToStop) {
+  const auto run = start("-n 2 " + endless + "--save-every 2steps --out run --max-restarts 3");
+  ASSERT_TRUE(run->wait_for(in("run/last/state.json"), "crc32c"));
+  kill(run->worker(0), SIGSTOP);  // until it is killed after two seconds
+  const pid_t dies = run->worker(1);
+  kill(dies, SIGKILL);
+  ASSERT_TRUE(wait_until([&] { return kill(dies, 0) != 0; }));  // the launcher knows
+  kill(run->pid(), SIGTERM);
+  const Finished end = run->wait();
+  EXPECT_EQ(end.code, 128 + SIGTERM);
+  EXPECT_EQ(end.errors, killed + "\n");
+}
+
 // Before the first checkpoint the run begins anew, in the folder that it has.
 TEST_F(ProgramRestarts, AProcessThatIsKilledBeforeTheFirstCheckpoint) {
   for (const std::string out : {"--out run", ""}) {
