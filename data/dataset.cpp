@@ -6,6 +6,8 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "base/file.h"
 #include "data/sources.h"
@@ -88,6 +90,11 @@ DataSets open_dataset(const DataOptions& given) {
 
 namespace {
 
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  return names;
+}
+
 void add_status(Fingerprint& print, const std::string& path) {
   struct stat status {};
   stat(path.c_str(), &status);  // zeros if the file is gone
@@ -142,19 +149,21 @@ ClassList order_classes(const std::vector<std::string>& found, const DataOptions
   ClassList list{.names = found, .labels = std::vector<int>(found.size())};
   if (number == 0 && !options.classes.empty())
     list.names = options.classes;
-  else if (std::ranges::is_permutation(options.class_order, found))
+  else if (sorted(options.class_order) == sorted(found))
     list.names = options.class_order;
+  const std::set<std::string> known(found.begin(), found.end());
+  std::map<std::string, int> labels;
   for (const std::string& name : list.names) {
-    if (std::count(list.names.begin(), list.names.end(), name) > 1)
+    if (!labels.try_emplace(name, static_cast<int>(labels.size())).second)
       throw DataError("--classes names '" + name + "' twice");
-    if (std::find(found.begin(), found.end(), name) == found.end())
+    if (!known.contains(name))
       throw DataError("--classes: " + where + " has no class '" + name + "'");
   }
   for (size_t i = 0; i < found.size(); ++i) {
-    const auto at = std::find(list.names.begin(), list.names.end(), found[i]);
-    if (at == list.names.end())
+    const auto at = labels.find(found[i]);
+    if (at == labels.end())
       throw DataError("--classes leaves out '" + found[i] + "', a class of " + where);
-    list.labels[i] = static_cast<int>(at - list.names.begin());
+    list.labels[i] = at->second;
   }
   return list;
 }

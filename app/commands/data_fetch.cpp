@@ -18,6 +18,8 @@ namespace bv {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 struct KnownSet {
   std::string_view name, folder;  // folder: its top folder in the archive
   std::string_view url, sha256;   // as listed by TensorFlow Datasets; empty: nobody has recorded it
@@ -78,8 +80,7 @@ bool is_zip(const std::string& archive) {
 }
 
 // Moves what `from` has, without its top folder, into `folder`, and removes `from`.
-void move_without_top(const std::filesystem::path& from, const std::filesystem::path& folder) {
-  namespace fs = std::filesystem;
+void move_without_top(const fs::path& from, const fs::path& folder) {
   const auto entries = [](const fs::path& of) {
     return std::vector<fs::path>(fs::directory_iterator(of), {});
   };
@@ -91,10 +92,18 @@ void move_without_top(const std::filesystem::path& from, const std::filesystem::
   fs::remove_all(from);
 }
 
+// tar's warnings come before its errors.
+std::string first_error(const std::string& output) {
+  const std::vector<std::string> lines = split(output + "\n", '\n');
+  const auto found = std::ranges::find_if(
+      lines, [](const std::string& line) { return !line.starts_with("tar: Removing leading"); });
+  return found == lines.end() ? lines[0] : *found;
+}
+
 // Unpacks the archive without its top folder. False if a stop signal came.
-bool unpack(const std::string& archive, const std::filesystem::path& folder) {
+bool unpack(const std::string& archive, const fs::path& folder) {
   const bool zip = is_zip(archive);
-  const std::filesystem::path unzipped = folder / ".unzipped";
+  const fs::path unzipped = folder / ".unzipped";
   const std::vector<std::string> words =
       zip ? std::vector<std::string>{"unzip", "-q", "-o", archive, "-d", unzipped}
           : std::vector<std::string>{
@@ -103,13 +112,14 @@ bool unpack(const std::string& archive, const std::filesystem::path& folder) {
   const ProgramEnd end = run_to_end(words, [] { return stop_signal() == 0; });
   if (stop_signal()) return false;
   if (end.code != 0)
-    throw RunError("can't unpack " + archive + ": " + split(end.output + "\n", '\n')[0]);
+    throw RunError("can't unpack " + archive + ": " + first_error(end.output) +
+                   "; delete it to fetch it again");
   if (zip) move_without_top(unzipped, folder);
   return true;
 }
 
 // Describes the data set. Throws RunError if the folder has none.
-std::string contents_of(const std::filesystem::path& folder, const std::string& url) try {
+std::string contents_of(const fs::path& folder, const std::string& url) try {
   const DataSets sets = open_dataset({.path = folder, .val_fraction = 0});
   return std::to_string(sets.train->size()) +
          (sets.val ? " train, " + std::to_string(sets.val->size()) + " val, " : " images, ") +
@@ -143,7 +153,7 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
   }
   const std::string contents = contents_of(folder.place(), archive.url);
   folder.finish();
-  std::filesystem::remove(archive.path);
+  fs::remove(archive.path);
   std::printf("%s%s: %s\ntrain on it: %s MODEL --data %s\n", unverified.c_str(), dir.c_str(),
               contents.c_str(), own_command().c_str(), dir.c_str());
   return 0;

@@ -65,7 +65,9 @@ RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
     o.nproc.reset();
     o.batch.reset();
   }
-  if (line.values.contains("data")) {  // the run's belong to the run's --data
+  std::error_code ignored;
+  if (line.values.contains("data") &&  // the run's belong to the run's --data
+      !std::filesystem::equivalent(line.values.at("data").back(), o.data, ignored)) {
     o.val.clear();
     o.class_names.clear();
   }

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -28,7 +30,9 @@ class PartialFile {
  public:
   explicit PartialFile(const std::string& path) : path_(path) { open_again(); }
   ~PartialFile() {
-    if (locked_ && size() == 0) unlink(path_.c_str());
+    if (!locked_ || size() > 0) return;
+    unlink(path_.c_str());
+    unlink(headers().c_str());
   }
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
@@ -48,6 +52,8 @@ class PartialFile {
   void empty() {
     if (ftruncate(file_->fd(), 0) != 0) throw WriteError("write", path_, errno);
   }
+  // The headers of the answer that it began with, which tell other versions of the file.
+  std::string headers() const { return path_ + ".headers"; }
   void rename_to(const std::string& path) {
     if (fsync(file_->fd()) != 0) throw WriteError("write", path_, errno);
     if (rename(path_.c_str(), path.c_str()) != 0) throw WriteError("write", path, errno);
@@ -76,11 +82,40 @@ struct CurlEnd {
   std::string message;  // "curl: (22) The requested URL returned error: 404"
 };
 
-CurlEnd run_curl(const Download& d, const std::function<bool()>& go_on) {
+// What the headers say of the whole file.
+struct WholeFile {
+  std::string version;  // for If-Range: a strong ETag, or the time of its last change; or ""
+  std::optional<uint64_t> bytes;
+};
+WholeFile whole_file(const std::string& headers) {
+  std::string etag, changed;
+  WholeFile whole;
+  std::ifstream file(headers);
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("HTTP/")) etag = changed = "", whole = {};  // the last answer counts
+    const size_t colon = line.find(':'), begin = line.find_first_not_of(" :", colon);
+    if (colon == line.npos || begin == line.npos) continue;
+    const std::string value = line.substr(begin, line.find_last_not_of("\r ") + 1 - begin);
+    std::string name = line.substr(0, colon);
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (name == "etag" && !value.starts_with("W/")) etag = value;
+    if (name == "last-modified") changed = value;
+    if (name == "content-length") whole.bytes = parse_unsigned(value);
+  }
+  whole.version = etag.empty() ? changed : etag;
+  return whole;
+}
+
+CurlEnd run_curl(const Download& d, const PartialFile& file, const std::function<bool()>& go_on) {
   std::vector<std::string> words = split(
       "curl --silent --show-error --fail --location --globoff --retry 2 --connect-timeout 30 "
       "--speed-limit 1 --speed-time 60 --continue-at -",
       ' ');
+  if (file.size() == 0) words.insert(words.end(), {"--dump-header", file.headers()});
+  // Of another version the server then sends all, which curl refuses to append.
+  if (const std::string version = whole_file(file.headers()).version;
+      file.size() > 0 && !version.empty())
+    words.insert(words.end(), {"--header", "If-Range: " + version});
   words.insert(words.end(), {"--output", d.path, "--write-out", "\n%{http_code}", "--url", d.url});
   const ProgramEnd end = run_to_end(words, go_on);
   std::vector<std::string> lines = split(end.output, '\n');
@@ -108,7 +143,9 @@ void fetch_rest(const Download& d, PartialFile& file, const std::function<bool()
   constexpr int max_attempts = 20;
   for (int attempt = 1;; ++attempt) {
     const uint64_t before = file.size();
-    const CurlEnd end = run_curl(d, go_on);
+    if (before > 0 && whole_file(file.headers()).bytes == before) return;
+    const CurlEnd end = run_curl(d, file, go_on);
+    if (whole_file(file.headers()).version.empty()) unlink(file.headers().c_str());
     if (end.code == 0 || stop_signal()) return;
     if (before > 0 && must_begin_again(end) && attempt < max_attempts) {
       file.empty();
@@ -177,6 +214,7 @@ std::optional<std::string> download(const Download& d,
     file.empty();
     throw TransferError(d.url + ": " + e.what());
   }
+  unlink(file.headers().c_str());
   if (!d.into.empty()) file.rename_to(d.into);
   return sha256;
 }

@@ -32,13 +32,17 @@ std::string url_of(const PublicWeights& w, std::string mirror) {
   return mirror.empty() ? w.url() : mirror + w.path;
 }
 
+size_t tensors_in(const std::string& path) { return read_tensor_file(path).tensors.size(); }
+
 // Checks a file that was there before this command.
-std::string checked(const PublicWeights& w, const std::string& path) {
-  const std::string sha256 = sha256_of(path);
-  if (!sha256.starts_with(w.sha256))
-    throw RunError(path + ": its SHA-256 is " + sha256 + ", not " + w.sha256 +
-                   (w.verified() ? "" : "...") + "; delete it and fetch it again");
-  return sha256;
+void check_old(const PublicWeights& w, FetchedWeights& there) try {
+  there.sha256 = sha256_of(there.path);
+  if (!there.sha256.starts_with(w.sha256))
+    throw UserError(there.path + ": its SHA-256 is " + there.sha256 + ", not " + w.sha256 +
+                    (w.verified() ? "" : "..."));
+  there.tensors = tensors_in(there.path);
+} catch (const UserError& e) {
+  throw RunError(std::string(e.what()) + "; delete it and fetch it again");
 }
 
 }  // namespace
@@ -61,14 +65,13 @@ std::optional<FetchedWeights> fetch_weights(const PublicWeights& w, const fs::pa
   FetchedWeights result{.path = path, .sha256 = {}};
   std::error_code error;
   if (fs::exists(path, error)) {
-    result.sha256 = checked(w, path);
-    result.tensors = read_tensor_file(path).tensors.size();
+    check_old(w, result);
     return result;
   }
   const std::string part = path + ".part";
   const Download download_of_it = {
       .url = url, .sha256 = w.sha256, .path = part, .into = path, .check = [&] {
-        result.tensors = read_tensor_file(part).tensors.size();
+        result.tensors = tensors_in(part);
       }};
   ProgressLine progress;
   const auto show = [&](uint64_t bytes) {
@@ -86,7 +89,7 @@ std::optional<FetchedWeights> fetch_weights(const PublicWeights& w, const fs::pa
     throw RunError(std::string(e.what()) + "; --cache DIR names another folder");
   }
   result.downloaded = result.tensors > 0;
-  if (!result.downloaded) result.tensors = read_tensor_file(path).tensors.size();
+  if (!result.downloaded) result.tensors = tensors_in(path);
   return result;
 }
 

@@ -151,8 +151,11 @@ void check_own_validation(const Setup& s, Findings& findings) {
   if (!found) return;
   findings.push_back({.what = "the images for validation are training images",
                       .why = "--val " + o.val + " has files of --data " + o.data,
-                      .advice = "use other images, or leave out --val: --val-fraction then holds "
-                                "some out"});
+                      .advice = o.val_fraction > 0
+                                    ? "use other images, or leave out --val: --val-fraction then "
+                                      "holds some out"
+                                    : "use other images, or leave out --val and --val-fraction 0: "
+                                      "some are then held out"});
 }
 
 }  // namespace bv

@@ -73,12 +73,16 @@ void check_same_classes(const Records& train, const Records& val) {
 // The names of the classes, in label order.
 std::vector<std::string> names_of(const Records& train, const Records& val,
                                   const std::string& file) {
-  const bool same_base = train.index.classes[0] == val.index.classes[0];
-  if (file.empty() || !same_base) check_same_classes(train, val);
+  if (file.empty()) check_same_classes(train, val);
   if (file.empty()) return train.index.classes;
   std::vector<std::string> names = read_class_names(file);
+  const auto has_them = [&](const Records& part) { return part.index.classes == names; };
+  if (!has_them(train) && !has_them(val) && train.index.classes[0] != val.index.classes[0])
+    check_same_classes(train, val);  // labels from 0 in the one, from 1 in the other
+  const bool both = has_them(train) && has_them(val);  // then there is no use for the file
   for (const Records* part : {&train, &val})
-    check_class_names(part->index, names, "--class-names " + file, part->folder);
+    if (both || !has_them(*part))
+      check_class_names(part->index, names, "--class-names " + file, part->folder);
   return names;
 }
 

@@ -20,6 +20,7 @@ struct Answer {
   bool ranges = true;              // false: ignores requested ranges
   size_t cut = std::string::npos;  // breaks off after so many bytes of the body
   bool hang = false;               // keeps the connection open after that, until release()
+  std::string etag = {};           // of the file, which is another than the last if it is
 };
 
 class HttpServer {
@@ -75,7 +76,10 @@ class HttpServer {
         request.append(text, size_t(n));
       }
       const Answer answer = next(request);
-      const std::string whole = response(answer, begin_of(request));
+      const size_t if_range = request.find("If-Range: ");
+      const bool other = if_range != request.npos && !answer.etag.empty() &&
+                         request.compare(if_range + 10, answer.etag.size(), answer.etag) != 0;
+      const std::string whole = response(answer, other ? 0 : begin_of(request));
       const size_t head = whole.find("\r\n\r\n") + 4;
       const size_t sent = answer.cut < whole.size() - head ? head + answer.cut : whole.size();
       send_all(client.fd(), whole.substr(0, sent));
@@ -114,6 +118,7 @@ class HttpServer {
       body = body_.substr(from);
     }
     return "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + more +
+           (answer.etag.empty() ? "" : "ETag: " + answer.etag + "\r\n") +
            "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
   static void send_all(int fd, std::string text) {

@@ -156,6 +156,9 @@ TEST(Lint, SgdAtAResNetsRateForAViT) {
               "its own --lr, --clip-grad 1, or --lr 0.01");
   expect_none(with(sgd, {".04"}));
   expect_none({"vit_tiny", "--optimizer", "sgd", "--lr", ".1", "--clip-grad", "1"});
+  expect_line({"vit_tiny", "--optimizer", "sgd", "--lr", ".5"},
+              "warning: sgd with lr 0.5 hardly trains a ViT: a rate for ResNets; attention's "
+              "gradients need a lower one; use --optimizer adamw with its own --lr, or --lr 0.01");
   expect_none({"resnet34", "--lr", ".1"}, cifar10);
 }
 
@@ -168,7 +171,12 @@ TEST(Lint, AWarmUpLongerThanTheRun) {
               "warning: the warm-up lasts longer than the run: lr reaches 0.0005, not 0.0005; use "
               "a smaller --warmup-steps or more --epochs");
   expect_none(with(vit, {"--warmup-steps", "1350"}));  // 30 epochs of 45
-  expect_none(with(vit, {"--steps", "5"}));
+  expect_none(with(vit, {"--steps", "5"}));            // a short look at a long schedule
+  expect_line(
+      with(vit, {"--steps", "5", "--warmup-steps", "20"}),
+      "warning: the warm-up lasts longer than the run: lr reaches 0.000125, not 0.0005; use "
+      "a smaller --warmup-steps or more --steps");
+  expect_none(with(vit, {"--steps", "20", "--warmup-steps", "20"}));
 }
 
 TEST(Lint, BatchNormOfOneImage) {

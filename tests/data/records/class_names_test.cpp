@@ -29,7 +29,10 @@ class ClassNames : public ProgramTest {
       fs::create_directories(in("tools/" + part));
       fs::copy_file(entry.path(), in("tools/" + part + "/" + name));
     }
-    write_text(in("names.txt"), "ant\r\nbee\r\ncrab 3\r\n\r\n");
+    // As Windows' editors save it, with a byte order mark.
+    write_text(in("names.txt"),
+               "\xEF\xBB\xBF"
+               "ant\r\n  bee\r\ncrab 3\t\r\n\r\n");
   }
   void expect_refused(const std::string& words, const std::string& line) const {
     const Finished end = run(words);
@@ -62,6 +65,7 @@ TEST_F(ClassNames, ReachTheCheckpointAndPredictions) {
       << contents(in("run/config.json"));
   EXPECT_TRUE(has(contents(in("run/last/weights.safetensors")), "crab 3"));
   EXPECT_TRUE(has(go("eval run").output, "crab 3"));
+  EXPECT_TRUE(has(go("eval run --data ./tools").output, "crab 3"));  // the run's names, too
   EXPECT_TRUE(has(go("eval run --data tools --class-names names.txt").output, "crab 3"));
   EXPECT_TRUE(has(go("predict run/last tools").output, "crab 3"));
   go("--resume run --steps 3");
@@ -77,6 +81,15 @@ TEST_F(ClassNames, AreWrittenIntoAnIndex) {
   expect_refused(training_ + "--class-names names.txt",
                  "--class-names names.txt: the records of tools name their classes: class 0 is "
                  "'ant'; leave the option out");
+}
+
+TEST_F(ClassNames, OfOnePartThatNamesThemAlready) {
+  go("data index tools/validation --class-names names.txt");
+  DataOptions options{.path = in("tools/train"), .val = in("tools/validation")};
+  options.class_names = in("names.txt");
+  EXPECT_EQ(open_dataset(options).classes, (Names{"ant", "bee", "crab 3"}));
+  write_text(in("names.txt"), "ant\nbee\ncrab\n");
+  EXPECT_TRUE(has(error_of<DataError>([&] { open_dataset(options); }), "different classes"));
 }
 
 TEST_F(ClassNames, OfAnIndexWithoutNames) {
@@ -113,7 +126,9 @@ TEST_F(ClassNames, BadFilesAreRefused) {
   refused("ant\nbee\nant\n",
           "line 3 names the class 'ant' twice, line 1 does already; give it another name");
   refused(std::string("a\0n\0", 4),
-          "line 1 has a control character; save the file as plain text, in UTF-8");
+          "line 1 has a control character or is not UTF-8; save the file as plain text, in UTF-8");
+  refused("ant\nb\xff\xfe\n",
+          "line 2 has a control character or is not UTF-8; save the file as plain text, in UTF-8");
   refused("\n\n", "no names; write those of at least two classes, one a line in label order");
   refused("ant", "one name; write those of at least two classes, one a line in label order");
   expect_refused(training_ + "--class-names none.txt", "none.txt: no such file");

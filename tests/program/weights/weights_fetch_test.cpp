@@ -118,6 +118,36 @@ TEST_F(WeightsFetch, GoesOnWhereAnEarlierCommandStopped) {
   EXPECT_EQ(server.begins(), (Begins{0, 1000, 1000}));
 }
 
+TEST_F(WeightsFetch, BeginsAgainIfTheServersFileIsAnother) {
+  const HttpServer old(std::string(file_.size(), 'x'),
+                       {{.cut = 1000, .etag = "\"a\""}, {.cut = 0}});
+  EXPECT_EQ(fetch(old).code, 1);
+  EXPECT_EQ(contents(path_() + ".part"), std::string(1000, 'x'));
+  const HttpServer server(file_, {{.etag = "\"b\""}});
+  expect_whole(fetch(server));
+  EXPECT_EQ(server.begins(), (Begins{1000, 0}));
+}
+
+TEST_F(WeightsFetch, AsksNothingForAFileThatIsWhole) {
+  const HttpServer server(file_, {{.hang = true, .etag = "\"a\""}});
+  Program program(folder_.path(), words(server), options());
+  ASSERT_TRUE(wait_until([&] { return contents(path_() + ".part").size() == file_.size(); }));
+  kill(-program.pid(), SIGKILL);
+  program.wait();
+  expect_whole(fetch(server));
+  EXPECT_EQ(server.begins(), Begins{0});
+}
+
+TEST_F(WeightsFetch, SaysWhatToDoWithADamagedFile) {
+  fs::create_directories(in("cache/timm"));
+  const HttpServer server(file_, {{}});
+  for (const std::string text : {std::string("<html>"), file_.substr(0, 5000)}) {
+    write_text(path_(), text);
+    expect_failed(fetch(server), "; delete it and fetch it again");
+  }
+  EXPECT_EQ(server.begins(), Begins());
+}
+
 TEST_F(WeightsFetch, StopsAndKeepsWhatHasArrived) {
   const HttpServer server(file_, {{.cut = 100000, .hang = true}});
   Program program(folder_.path(), words(server), options());
