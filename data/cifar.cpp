@@ -111,8 +111,9 @@ RecordFile read_pickled(const Form& form, const std::string& path) {
   for (size_t i = 0; i < records; ++i) {
     const PickleValue& label = pickle.item(*labels, i);
     if (label.kind != PickleValue::integer || label.number < 0 || label.number >= form.classes)
-      refuse("label " + std::to_string(i) + " isn't a number from 0 to " +
-             std::to_string(form.classes - 1));
+      refuse("label " + std::to_string(i) +
+             (label.kind == PickleValue::integer ? ", " + std::to_string(label.number) + "," : "") +
+             " isn't a number from 0 to " + std::to_string(form.classes - 1));
     file.bytes.push_back(static_cast<uint8_t>(label.number));
     const std::string_view image = pixels->bytes.substr(i * 3 * plane, 3 * plane);
     file.bytes.insert(file.bytes.end(), image.begin(), image.end());

@@ -260,9 +260,9 @@ TEST_F(RefusedPickle, SizesThatDisagree) {
   expect(changed([](Batch& b) { b.order = "\x88"; }), "an array that isn't stored by rows");
   expect(changed([](Batch& b) { b.labels += number(1); }), "it has 3 images and 4 labels");
   expect(changed([](Batch& b) { b.labels = number(1) + number(10) + number(1); }),
-         "label 1 isn't a number from 0 to 9; is it a CIFAR-10 file?");
+         "label 1, 10, isn't a number from 0 to 9; is it a CIFAR-10 file?");
   expect(changed([](Batch& b) { b.labels = "J\xff\xff\xff\xff" + number(1) + number(1); }),
-         "label 0 isn't a number from 0 to 9");
+         "label 0, -1, isn't a number from 0 to 9");
   expect(changed([](Batch& b) { b.labels = number(1) + number(1) + text("x"); }),
          "label 2 isn't a number from 0 to 9");
   expect(changed([](Batch& b) { b.key = "fine_labels"; }), "its 'labels' isn't a list");

@@ -150,6 +150,10 @@ TensorFile read_tensor_file(const std::string& path) {
     };
     if (const Reader reader = reader_for(first)) return read_by(reader, read, file.size(), path);
   }
+  if (path.ends_with(".pth") || path.ends_with(".pt"))
+    throw UserError(path +
+                    ": not a file of torch.save in its own pickle protocol, 2, or cut short; save "
+                    "the state_dict again, or get the file again");
   return read_safetensors(path);
 }
 
