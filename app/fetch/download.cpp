@@ -82,7 +82,7 @@ struct CurlEnd {
   std::string message;  // "curl: (22) The requested URL returned error: 404"
 };
 
-// What the headers say of the whole file.
+// The whole file, as the headers describe it.
 struct WholeFile {
   std::string version;  // for If-Range: a strong ETag, or the time of its last change; or ""
   std::optional<uint64_t> bytes;
@@ -112,7 +112,7 @@ CurlEnd run_curl(const Download& d, const PartialFile& file, const std::function
       "--speed-limit 1 --speed-time 60 --continue-at -",
       ' ');
   if (file.size() == 0) words.insert(words.end(), {"--dump-header", file.headers()});
-  // Of another version the server then sends all, which curl refuses to append.
+  // If its version is another, the server sends all, which curl refuses to append.
   if (const std::string version = whole_file(file.headers()).version;
       file.size() > 0 && !version.empty())
     words.insert(words.end(), {"--header", "If-Range: " + version});

@@ -398,7 +398,7 @@ __device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPa
   }
 }
 
-// Where the tile's dQ stands between two parts, in the registers' order. A tile's parts are one
+// The place of the tile's dQ between two parts, in the registers' order. A tile's parts are one
 // warpgroup's, so that each thread reads what it has written.
 __device__ float4* partial_dq(const Arguments& arguments, const QueryTile& own) {
   constexpr int thread_sums = head_dim * tile / warpgroup / 4;

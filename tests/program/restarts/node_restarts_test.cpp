@@ -44,6 +44,7 @@ TEST_F(NodeRestarts, ALauncherThatIsKilledAndStartedAgain) {
     start(n, words_);
     wait_for_restart(++restarts);
     EXPECT_TRUE(has(last_metric(in("run"), "restart", "cause"), name(n) + " has died"));
+    EXPECT_EQ(last_metric(in("run"), "restart", "rank"), std::to_string(n));
   }
   expect_undisturbed();
 }
