@@ -1,7 +1,7 @@
 // attention backward (attention_backward.cu) on Hopper, in 16 bits, for heads of 64 channels. A
-// block has a head to itself, and up to 256 of its keys at a time, so that each of the five products
-// is computed once. P and dS are computed transposed, so that wgmma's sums are the next product's
-// operand A in registers:
+// block has a head to itself, and up to 256 of its keys at a time, so that each of the five
+// products is computed once. P and dS are computed transposed, so that wgmma's sums are the next
+// product's operand A in registers:
 //   S^T = K Q^T       P^T = exp2(S^T scale - lse)     dV = P'^T dout    P' = P * mask / (1 - drop)
 //   dP^T = V dout^T   dS^T = P^T * (dP'^T - delta)    dK = dS^T Q       all =
 //   dQ = dS K, with dS in shared memory
