@@ -73,8 +73,10 @@ void check_same_classes(const Records& train, const Records& val) {
 // The names of the classes, in label order.
 std::vector<std::string> names_of(const Records& train, const Records& val,
                                   const std::string& file) {
-  if (file.empty()) check_same_classes(train, val);
-  if (file.empty()) return train.index.classes;
+  if (file.empty()) {
+    check_same_classes(train, val);
+    return train.index.classes;
+  }
   std::vector<std::string> names = read_class_names(file);
   const auto has_them = [&](const Records& part) { return part.index.classes == names; };
   if (!has_them(train) && !has_them(val) && train.index.classes[0] != val.index.classes[0])
