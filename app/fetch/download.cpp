@@ -91,8 +91,12 @@ WholeFile whole_file(const std::string& headers) {
   std::string etag, changed;
   WholeFile whole;
   std::ifstream file(headers);
+  bool from_zero = false;  // else, of a transfer that curl has resumed, it has the rest's length
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("HTTP/")) etag = changed = "", whole = {};  // the last answer counts
+    if (line.starts_with("HTTP/")) {  // the last answer counts
+      etag = changed = "", whole = {};
+      from_zero = line.find(" 200") != line.npos;
+    }
     const size_t colon = line.find(':'), begin = line.find_first_not_of(" :", colon);
     if (colon == line.npos || begin == line.npos) continue;
     const std::string value = line.substr(begin, line.find_last_not_of("\r ") + 1 - begin);
@@ -100,22 +104,22 @@ WholeFile whole_file(const std::string& headers) {
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
     if (name == "etag" && !value.starts_with("W/")) etag = value;
     if (name == "last-modified") changed = value;
-    if (name == "content-length") whole.bytes = parse_unsigned(value);
+    if (name == "content-length" && from_zero) whole.bytes = parse_unsigned(value);
   }
   whole.version = etag.empty() ? changed : etag;
   return whole;
 }
 
-CurlEnd run_curl(const Download& d, const PartialFile& file, const std::function<bool()>& go_on) {
+// version: of the part downloaded so far.
+CurlEnd run_curl(const Download& d, const PartialFile& file, const std::string& version,
+                 const std::function<bool()>& go_on) {
   std::vector<std::string> words = split(
       "curl --silent --show-error --fail --location --globoff --retry 2 --connect-timeout 30 "
       "--speed-limit 1 --speed-time 60 --continue-at -",
       ' ');
   if (file.size() == 0) words.insert(words.end(), {"--dump-header", file.headers()});
   // If its version is another, the server sends all, which curl refuses to append.
-  if (const std::string version = whole_file(file.headers()).version;
-      file.size() > 0 && !version.empty())
-    words.insert(words.end(), {"--header", "If-Range: " + version});
+  if (!version.empty()) words.insert(words.end(), {"--header", "If-Range: " + version});
   words.insert(words.end(), {"--output", d.path, "--write-out", "\n%{http_code}", "--url", d.url});
   const ProgramEnd end = run_to_end(words, go_on);
   std::vector<std::string> lines = split(end.output, '\n');
@@ -143,8 +147,9 @@ void fetch_rest(const Download& d, PartialFile& file, const std::function<bool()
   constexpr int max_attempts = 20;
   for (int attempt = 1;; ++attempt) {
     const uint64_t before = file.size();
-    if (before > 0 && whole_file(file.headers()).bytes == before) return;
-    const CurlEnd end = run_curl(d, file, go_on);
+    const WholeFile whole = before > 0 ? whole_file(file.headers()) : WholeFile();
+    if (whole.bytes && *whole.bytes == before) return;
+    const CurlEnd end = run_curl(d, file, whole.version, go_on);
     if (whole_file(file.headers()).version.empty()) unlink(file.headers().c_str());
     if (end.code == 0 || stop_signal()) return;
     if (before > 0 && must_begin_again(end) && attempt < max_attempts) {

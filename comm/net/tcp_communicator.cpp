@@ -223,7 +223,7 @@ class TcpCommunicator final : public HostsCommunicator {
       if (!failure_.empty()) culprit = culprit_;
     }
     tell_end(why, culprit);
-    region_.control().culprit = culprit + 1;
+    if (culprit >= 0) region_.control().culprit = culprit + 1;
     // If the culprit is a rank on this machine, the launcher knows more.
     end_process(region_, place_, why, culprit >= 0 && is_here(culprit));
   }

@@ -20,7 +20,7 @@ struct Answer {
   bool ranges = true;              // false: ignores requested ranges
   size_t cut = std::string::npos;  // breaks off after so many bytes of the body
   bool hang = false;               // keeps the connection open after that, until release()
-  std::string etag = {};           // of the file, which is another than the last if it is
+  std::string etag = {};           // a range of another file's is answered with all of this one
 };
 
 class HttpServer {

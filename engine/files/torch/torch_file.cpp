@@ -121,6 +121,9 @@ Reader reader_for(std::string_view first) {
   return nullptr;
 }
 
+// After 8 bytes of its length, the header is a JSON object.
+bool begins_like_safetensors(std::string_view first) { return first.substr(0, 9).ends_with('{'); }
+
 TensorFile read_by(Reader reader, const ReadBytes& read, uint64_t bytes,
                    const std::string& path) try {
   if (!reader) throw FileError("not a file of torch.save's");
@@ -141,16 +144,17 @@ TensorFile parse_torch_file(std::span<const std::byte> file, const std::string& 
 }
 
 TensorFile read_tensor_file(const std::string& path) {
+  std::string first;
   {
     const InputFile file(path);
-    std::string first(std::min<uint64_t>(file.size(), enough), '\0');
+    first.resize(std::min<uint64_t>(file.size(), enough));
     file.read(0, std::as_writable_bytes(std::span(first)));
     const ReadBytes read = [&file](uint64_t offset, std::span<std::byte> out) {
       file.read(offset, out);
     };
     if (const Reader reader = reader_for(first)) return read_by(reader, read, file.size(), path);
   }
-  if (path.ends_with(".pth") || path.ends_with(".pt"))
+  if ((path.ends_with(".pth") || path.ends_with(".pt")) && !begins_like_safetensors(first))
     throw UserError(path +
                     ": not a file of torch.save in its own pickle protocol, 2, or cut short; save "
                     "the state_dict again, or get the file again");

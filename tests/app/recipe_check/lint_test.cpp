@@ -329,9 +329,9 @@ TEST(Lint, ValidationOnTrainingImages) {
         write_text(folder / (part + "/" + name + "/" + std::to_string(i) + ".jpg"), "");
     }
   std::filesystem::create_directory_symlink("photos", folder / "linked");
-  const auto lines = [&](const std::string& val) {
+  const auto lines = [&](const std::string& val, double val_fraction = 0.1) {
     auto s = setup_of({"vit_tiny", "--data", folder / "photos"}, flowers);
-    s.options.val = val;
+    s.options.val = val, s.options.val_fraction = val_fraction;
     s.data = open_dataset({.path = s.options.data, .val = val});
     Words all;
     for (const Finding& f : lint(s, {}))
@@ -343,6 +343,10 @@ TEST(Lint, ValidationOnTrainingImages) {
               "warning: the images for validation are training images: --val " + (folder / same) +
                   " has files of --data " + (folder / "photos") +
                   "; use other images, or leave out --val: --val-fraction then holds some out");
+  EXPECT_TRUE(
+      lines(folder / "photos", 0)
+          .ends_with("; use other images, or leave out --val and --val-fraction 0: some are "
+                     "then held out"));
   EXPECT_EQ(lines(folder / "others"), "");
   EXPECT_EQ(lines(""), "");  // held out
 }

@@ -93,6 +93,15 @@ TEST(TorchFile, IsToldFromSafetensorsByItsFirstBytes) {
   write_text(folder / "c.bin", "x");
   EXPECT_EQ(error_of([&] { read_tensor_file(folder / "c.bin"); }),
             folder / "c.bin: not a .safetensors file: 1 bytes are too few");
+  std::filesystem::copy(folder / "b.bin", folder / "b.pth");
+  EXPECT_EQ(read_tensor_file(folder / "b.pth").tensors.at("a").data[4], 4);
+  for (const char* text : {"", "x", "<html><body>Not found", "\x80\5\x95\1"}) {
+    write_text(folder / "c.pth", text);
+    EXPECT_TRUE(error_of([&] {
+                  read_tensor_file(folder / "c.pth");
+                }).starts_with(folder / "c.pth: not a file of torch.save "))
+        << text;
+  }
 }
 
 // Python would call these at once; here a name, an instruction or a key ends the reading.

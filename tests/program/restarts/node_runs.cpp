@@ -12,6 +12,7 @@
 
 #include "comm/processes/world.h"
 #include "engine/files/checkpoint.h"
+#include "tests/program/restarts/trains_again.h"
 
 namespace bv::test {
 namespace {
@@ -78,16 +79,8 @@ void NodeRuns::wait_for_steps() const {
 }
 
 void NodeRuns::wait_for_restart(int number) const {
-  const auto last = [&](const char* kind, const char* member) {
-    return std::atoll(last_metric(in("run"), kind, member).c_str());
-  };
-  const auto trains_further = [&] {
-    return std::filesystem::exists(in("run/metrics.jsonl")) &&
-           last("restart", "restart") >= number &&
-           last("step", "step") > last("restart", "ended_in_step");
-  };
-  ASSERT_TRUE(wait_until([&] { return trains_further() || node(0).has_ended(); }) &&
-              trains_further());
+  ASSERT_TRUE(wait_until([&] { return trains_again(in("run"), number) || node(0).has_ended(); }) &&
+              trains_again(in("run"), number));
 }
 
 std::vector<std::string> NodeRuns::stop(const std::vector<int>& nodes) {

@@ -34,9 +34,7 @@ class NodeRuns : public ProgramTest {
   void disturb(int moments, const std::string& words, bool later = false, const Cut& cut = {});
 
   void wait_for_steps() const;
-  // Waits until this many restarts are in the run's log, and a step after the one in which the run
-  // ended: a second end in that one would be the run's.
-  void wait_for_restart(int number) const;
+  void wait_for_restart(int number) const;  // until trains_again()
   // Stops the run, expects a stop's exit code on these nodes and the run's port to be free. Returns
   // their errors.
   std::vector<std::string> stop(const std::vector<int>& nodes);

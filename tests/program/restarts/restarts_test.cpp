@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "engine/files/checkpoint.h"
 #include "tests/program/program.h"
+#include "tests/program/restarts/trains_again.h"
 
 namespace bv::test {
 namespace {
@@ -25,14 +26,9 @@ class ProgramRestarts : public ShallowProgramTest {
   std::unique_ptr<Program> start(const std::string& words, ProgramOptions options = {}) const {
     return std::make_unique<Program>(folder_.path(), words, options);
   }
-  // Waits until this many restarts are in the run's log, and further steps.
   void wait_for_restart(const Program& run, const std::string& folder, int number) const {
-    const auto steps_after = [&] {
-      const std::string log = contents(in(folder + "/metrics.jsonl"));
-      const size_t at = log.find("\"restart\":" + std::to_string(number) + ",");
-      return at != log.npos && log.find("\"kind\":\"step\"", at) != log.npos;
-    };
-    ASSERT_TRUE(wait_until([&] { return steps_after() || run.has_ended(); }) && steps_after());
+    const auto again = [&] { return trains_again(in(folder), number); };
+    ASSERT_TRUE(wait_until([&] { return again() || run.has_ended(); }) && again());
   }
   // Stops the run and expects the log and the weights of a run that nobody disturbed. Returns how
   // it ended.
