@@ -1,26 +1,55 @@
 #include "app/hooks/metrics_log.h"
 
-#include "comm/processes/restart.h"
+#include <fstream>
+#include <set>
+#include <string>
 
 namespace bv {
+namespace {
+
+std::set<std::string> restart_lines(const std::string& path) {
+  std::ifstream file(path);
+  std::set<std::string> lines;
+  for (std::string line; std::getline(file, line);)
+    if (line.find("\"restart\"") != line.npos) lines.insert(line);
+  return lines;
+}
+
+}  // namespace
+
+std::string MetricsLog::path_of(const Run& run) { return run.setup.options.out + "/metrics.jsonl"; }
 
 void MetricsLog::before_train(Run& run) {
-  const std::string path = run.setup.options.out + "/metrics.jsonl";
+  const std::string path = path_of(run);
   const std::optional<Restart> restart = restart_from_environment();
   const int64_t kept = run.setup.checkpoint || restart
                            ? end_of_step(path, run.progress.step, run.progress.settled)
                            : 0;
   file_.emplace(path, 0);
   file_->cut(kept);
-  if (restart)
-    write(run, to_json(RestartRecord{.step = run.progress.step,
-                                     .number = restart->number,
-                                     .most = restart->most,
-                                     .rank = restart->after.rank,
-                                     .ended_in = restart->after.step,
-                                     .cause = restart->after.cause,
-                                     .processes = run.setup.world,
-                                     .processes_before = restart->processes}));
+  if (restart) write(run, *restart);
+}
+
+// Writes this restart, and before it those that their own processes didn't come to write.
+void MetricsLog::write(Run& run, const Restart& restart) {
+  const std::set<std::string> logged =
+      restart.unlogged.empty() ? std::set<std::string>() : restart_lines(path_of(run));
+  std::vector<Restart> all = restart.unlogged;
+  all.push_back(restart);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Restart& r = all[i];
+    const bool own = i + 1 == all.size();
+    const std::string line =
+        to_json(RestartRecord{.step = run.progress.step,
+                              .number = r.number,
+                              .most = r.most,
+                              .rank = r.after.rank,
+                              .ended_in = r.after.step,
+                              .cause = r.after.cause,
+                              .processes = own ? run.setup.world : all[i + 1].processes,
+                              .processes_before = r.processes});
+    if (own || !logged.contains(line)) write(run, line);
+  }
 }
 
 // An error doesn't end the run: its weights are worth more than its log.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/file_io.h"
+#include "comm/processes/restart.h"
 #include "engine/run/run.h"
 
 namespace bv {
@@ -18,6 +19,8 @@ class MetricsLog : public Hook {
   void after_train_epoch(Run& run, EpochRecord& record) override { write(run, to_json(record)); }
 
  private:
+  static std::string path_of(const Run&);
+  void write(Run&, const Restart&);
   void write(Run&, const std::string& json);
 
   std::optional<LogFile> file_;  // empty after it could not be written

@@ -59,7 +59,8 @@ Restart restart_of(const Report& report, const Restart& own) {
           .processes = report.processes,
           .ends = report.ends == continues ? std::nullopt : std::optional<int>(report.ends),
           .furthest = report.furthest,
-          .fruitless = report.fruitless};
+          .fruitless = report.fruitless,
+          .unlogged = own.unlogged};
 }
 
 // A launcher that was started again knows no end, and one on another node than the rank that died

@@ -40,10 +40,12 @@ class Restarts {
       say_processes();
       Supervisor attempt(start_, program_, next_, signals_);
       code = attempt.run();
+      if (attempt.failure()) keep_unlogged(attempt.failure()->step);
       next_.processes = processes();
       if (!attempt.failure()) {
         if (!launch_.others || next_.most == 0 || is_stop_code(code)) return code;
         next_.ends = code;
+        next_.unlogged.clear();
         if (code != 0) next_.after = {.cause = attempt.error()};
         continue;
       }
@@ -86,6 +88,18 @@ class Restarts {
                      std::to_string(failure.step) +
                      " for the second time, so it is not started again");
     return true;
+  }
+
+  // For the log of the next start, after an end in this step.
+  void keep_unlogged(int64_t step) {
+    std::vector<Restart>& kept = next_.unlogged;
+    if (step > 0) return kept.clear();
+    if (next_.number == 0) return;
+    Restart own = next_;
+    own.unlogged.clear();
+    own.folder.clear();
+    kept.push_back(std::move(own));
+    if (kept.size() > Restart::most_unlogged) kept.erase(kept.begin());
   }
 
   // Says why the run is started again, and waits. Returns a stop signal that came before, or 0.

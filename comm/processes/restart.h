@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace bv {
 
@@ -24,6 +25,10 @@ struct Restart {
   std::optional<int> ends = {};
   int64_t furthest = 0;  // step to which any start has come
   int fruitless = -1;    // restarts in a row that came no further
+  // The restarts before this one whose processes came to no step, and so may not have logged them:
+  // the last `most_unlogged`, oldest first.
+  std::vector<Restart> unlogged = {};
+  static constexpr size_t most_unlogged = 50;  // an environment variable has at most 128 KiB
 };
 
 // The environment variable that has it as JSON; not set at the first start.

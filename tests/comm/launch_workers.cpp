@@ -215,6 +215,9 @@ int ends(const Words& words) {
   WorkerStatus status(world);
   status.claimed("runs/one");
   if (restart && restart->folder != "runs/one") return 95;
+  size_t unlogged = 0;  // the restarts just before this one that came to no step
+  while (unlogged + 1 + 2 < start && number(words, start - 1 - unlogged) == 0) ++unlogged;
+  if (restart && restart->unlogged.size() != unlogged) return 97;
   if (start >= words.size()) return 0;
   if (world.rank != 1) return sleep_on(words);
   status.begins(number(words, start));

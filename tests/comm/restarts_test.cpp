@@ -158,7 +158,8 @@ TEST(Restarts, TravelInTheEnvironment) {
                      .most = 3,
                      .after = {.rank = 1, .step = 4, .cause = "\"step\": \xc3\xa4, a=b"},
                      .folder = "runs/a b",
-                     .processes = 4};
+                     .processes = 4,
+                     .unlogged = {{.number = 1, .most = 3, .after = {.cause = "it"}}}};
   setenv(restart_variable, to_json(sent).c_str(), 1);
   const auto got = restart_from_environment();
   ASSERT_TRUE(got);
@@ -166,6 +167,8 @@ TEST(Restarts, TravelInTheEnvironment) {
   EXPECT_EQ(got->after.cause, sent.after.cause);
   EXPECT_EQ(got->folder, sent.folder);
   EXPECT_EQ(got->processes, 4);
+  ASSERT_EQ(got->unlogged.size(), 1u);
+  EXPECT_EQ(to_json(got->unlogged[0]), to_json(sent.unlogged[0]));
   for (const char* wrong : {"2", "{}", "{\"restart\":0}"}) {
     setenv(restart_variable, wrong, 1);
     EXPECT_TRUE(has(error_of([] { restart_from_environment(); }), restart_variable)) << wrong;

@@ -9,7 +9,10 @@
 #include <random>
 #include <string>
 
+#include "base/file_io.h"
 #include "base/json.h"
+#include "comm/processes/restart.h"
+#include "engine/console/log.h"
 #include "engine/files/checkpoint.h"
 #include "tests/program/program.h"
 #include "tests/program/restarts/trains_again.h"
@@ -124,6 +127,33 @@ TEST_F(ProgramRestarts, AProcessThatIsKilledAtOnce) {
   const Finished end = expect_undisturbed(*run, "run", "-n 2 ");
   EXPECT_EQ(end.errors,
             "restart 1 of 1 in 1 s; the run ended before its first step: " + killed + "\n");
+}
+
+TEST_F(ProgramRestarts, ThatCameToNoStepAreLoggedByTheNext) {
+  const std::string words = on_vit + "--data synthetic --batch 4 --save-every 1 --out run ";
+  go("-n 1 " + words + "--steps 1");
+  const RestartRecord second{
+      .step = 1, .number = 2, .most = 4, .cause = "death 2", .processes = 7, .processes_before = 8};
+  write_text(in("run/metrics.jsonl"),
+             contents(in("run/metrics.jsonl")) + to_json(second) +
+                 "\n");  // the only one that is logged already
+  Restart third{.number = 3, .most = 4, .after = {.cause = "death 3"}, .processes = 7};
+  third.unlogged = {{.number = 1, .most = 4, .after = {.cause = "death 1"}, .processes = 9},
+                    {.number = 2, .most = 4, .after = {.cause = "death 2"}, .processes = 8}};
+  ProgramOptions options;
+  options.environment = {{"RANK", "0"},
+                         {"WORLD_SIZE", "1"},
+                         {"LOCAL_RANK", "0"},
+                         {"LOCAL_WORLD_SIZE", "1"},
+                         {"MASTER_ADDR", "127.0.0.1"},
+                         {"MASTER_PORT", "1"},
+                         {restart_variable, to_json(third)}};
+  go(words + "--steps 2", options);
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(metric(in("run"), "restart", "restart"), (Texts{"2", "1", "3"}));
+  EXPECT_EQ(metric(in("run"), "restart", "cause"), (Texts{"death 2", "death 1", "death 3"}));
+  EXPECT_EQ(metric(in("run"), "restart", "processes"), (Texts{"7", "8", "1"}));
+  EXPECT_EQ(metric(in("run"), "restart", "processes_before"), (Texts{"8", "9", "7"}));
 }
 
 TEST_F(ProgramRestarts, AProcessThatHangs) {
