@@ -95,7 +95,8 @@ class Given {
     const auto found = std::ranges::find_if(rows_, [&](const OptionRow* row) {
       return !row->positional && (is_long ? row->flag() == name : row->letter == name[1]);
     });
-    if (found == rows_.end()) return rest.push_back(word);
+    const bool mpiruns = word == "-np";  // not -n with the value p
+    if (found == rows_.end() || mpiruns) return rest.push_back(word);
     if ((*found)->is_flag()) {
       if (!is_long && !value.empty()) left_.push_front("-" + std::exchange(value, ""));
       return given_[*found].push_back(value.empty() ? "true" : value);

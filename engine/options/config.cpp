@@ -188,7 +188,8 @@ std::filesystem::path checked_run(const std::filesystem::path& given) {
   namespace fs = std::filesystem;
   std::error_code error;
   const std::string wrong = "--resume " + given.string() + ": ";
-  if (!fs::exists(given, error)) throw UserError(wrong + "no such folder");
+  if (!fs::exists(given, error))
+    throw UserError(wrong + "no such folder; give a MODEL or --recipe, too, to start a run there");
   const auto is_run = [&](const fs::path& path) { return fs::exists(path / "config.json", error); };
   if (is_run(given)) return given;
   fs::path above = given.lexically_normal();

@@ -66,7 +66,7 @@ constexpr Foreign foreign[] = {
     {" --grad-checkpointing --activation-checkpointing ", "--recompute blocks"},
     {" --sync-batchnorm --sync-bn-stats ", "--sync-bn"},
     {" --zero-init-residual --zero-init-last-gamma ", "--zero-init-last"},
-    {" --nproc-per-node --num-gpus --gpus --devices --world-size ", "-n"},
+    {" --nproc-per-node -np --num-gpus --gpus --devices --world-size ", "-n"},
     {" --accelerator --cpu --no-cuda --use-cuda ", "--device auto|cpu|cuda"},
     {" --norm-weight-decay --no-weight-decay-filter ", "--decay weights|all"},
     {" --no-aug ", "--augment none"},

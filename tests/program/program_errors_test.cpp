@@ -299,7 +299,9 @@ void replace_in(const std::string& path, const std::string& from, const std::str
 
 TEST_F(ProgramErrors, OfResumedRuns) {
   make_run("run");
-  expect_refused("--resume nowhere", "--resume nowhere: no such folder");
+  expect_refused(
+      "--resume nowhere",
+      "--resume nowhere: no such folder; give a MODEL or --recipe, too, to start a run there");
   expect_refused("--resume cifar", "--resume cifar: not a run folder, it has no config.json");
   for (const std::string inside : {"run/last", "run/last/", "run/last/weights.safetensors"})
     expect_refused("--resume " + inside, "--resume " + inside + ": not a run folder; that is run");

@@ -90,6 +90,7 @@ TEST(CommandLineTest, FormsOfAnOption) {
 TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lrr", "1"}, "unknown option --lrr (did you mean --lr?)");
   expect_error({"--image_size", "32", "vit_tiny"}, "did you mean --image-size?");
+  expect_error({"-np", "2", "vit_tiny"}, "unknown option -np: here it is -n;");
   expect_error({"vit_tiny", "-q"}, "unknown option -q;");
   expect_error({"vit_tiny", "more"}, "unexpected argument 'more'");
   expect_error({"vit_tiny", "-5"}, "unknown option -5;");
