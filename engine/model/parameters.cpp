@@ -31,6 +31,31 @@ std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& f
   return to;
 }
 
+// Calls use(info, values in the order of memory) for each owned tensor that `values` has.
+template <class Use>
+void for_each(const std::vector<ParameterInfo>& infos, const Tensors& values,
+              const std::string& prefix, const Use& use) {
+  for (const ParameterInfo& p : infos) {
+    const auto found = values.find(prefix + p.name);
+    if (found == values.end() || !p.owned()) continue;
+    if (found->second.data.size() != p.count())
+      throw UserError(prefix + p.name + ": wrong number of elements");
+    use(p, reordered(p, found->second.data, true));
+  }
+}
+
+// Calls use(first element in the arena, first element in the packed segments, count) for each part
+// of [begin, end) that is in a segment.
+template <class Use>
+void for_each_part(const std::vector<Segment>& segments, size_t begin, size_t end, const Use& use) {
+  size_t packed = 0;
+  for (const Segment& s : segments) {
+    const size_t from = std::max(begin, s.begin), to = std::min(end, s.end);
+    if (from < to) use(from, packed + from - s.begin, to - from);
+    packed += s.end - s.begin;
+  }
+}
+
 TensorViews views_of(const std::vector<ParameterInfo>& infos, const float* copy,
                      const std::string& prefix) {
   TensorViews views;
@@ -49,13 +74,14 @@ TensorViews sorted(TensorViews views, const TensorViews& more) {
 }  // namespace
 
 Parameters::Parameters(Backend& backend, const Graph& graph, int moments, bool ema, int shards,
-                       std::vector<Segment> kept)
+                       std::vector<Segment> kept, bool weights_too)
     : backend_(&backend),
       graph_(&graph),
       kept_(std::move(kept)),
       moments_(moments),
       shards_(shards),
-      has_ema_(ema) {}
+      has_ema_(ema),
+      weights_too_(weights_too && graph.dtype() != DType::fp32) {}
 
 size_t Parameters::buffer_stride() const { return align(own_buffer_bytes()) / sizeof(float); }
 
@@ -72,7 +98,8 @@ size_t Parameters::compute_weights_bytes() const {
 void Parameters::allocate() {
   const auto zeroed = [this](size_t bytes) { return zeroed_memory(*backend_, bytes); };
   // Zeroed, so that the padding between parameters stays zero.
-  weights_ = zeroed(weight_bytes());
+  weights_ = zeroed(keeps_all_weights() ? arena_bytes() : kept_bytes());
+  if (!keeps_all_weights()) fp32_weights_ = zeroed(graph_->fp32_count() * sizeof(float));
   compute_weights_ = zeroed(compute_weights_bytes());
   ema_ = zeroed(ema_bytes());
   grads_ = zeroed(gradient_bytes());
@@ -82,7 +109,8 @@ void Parameters::allocate() {
 }
 
 Context Parameters::context(DType dtype, float* masters) const {
-  return {.weights = masters,
+  return {.weights = keeps_all_weights() ? masters : fp32_weights(),
+          .fp32_alone = !keeps_all_weights(),
           .compute_weights = dtype == DType::fp32 ? masters : compute_weights(),
           .grads = grads(),
           .buffers = buffers()};
@@ -90,22 +118,52 @@ Context Parameters::context(DType dtype, float* masters) const {
 
 void Parameters::round(const float* masters) const {
   if (graph_->dtype() == DType::fp32) return;
-  backend_->kernels().run(RoundWeights{.out = compute_weights(),
-                                       .inp = masters,
-                                       .count = graph_->arena_count(),
-                                       .dtype = graph_->dtype()},
-                          nullptr);
+  const auto run = [&](size_t begin, size_t from, size_t count) {
+    backend_->kernels().run(RoundWeights{.out = compute_weights_.data<uint16_t>() + begin,
+                                         .inp = masters + from,
+                                         .count = count,
+                                         .dtype = graph_->dtype()},
+                            nullptr);
+  };
+  if (keeps_all_weights())
+    run(0, 0, graph_->arena_count());
+  else
+    for_each_part(kept_, 0, graph_->arena_count(), run);
+}
+
+void Parameters::copy_fp32(const float* kept) const {
+  for (const Fp32Range& range : graph_->fp32_ranges())
+    for_each_part(kept_, range.begin, range.end, [&](size_t begin, size_t from, size_t count) {
+      backend_->copy(fp32_weights() + range.first + begin - range.begin, kept + from,
+                     count * sizeof(float), nullptr);
+    });
 }
 
 void Parameters::set_weights(const Tensors& values) {
-  upload(weights(), graph_->parameters(), values, "", compute_weights_.data<uint16_t>());
-  upload(buffers(), graph_->buffers(), values, "");
-  for (int shard = 1; shard < shards_; ++shard)
-    backend_->copy(buffers(shard), buffers(), own_buffer_bytes(), nullptr);
-  if (has_ema_) pack(ema(), weights());
+  const auto set = [&](const ParameterInfo& p, const std::vector<float>& data) {
+    if (keeps_all_weights()) {
+      send<float>(weights() + p.offset, data);
+    } else {
+      send_kept(weights(), p, data);
+      if (p.fp32) send<float>(fp32_weights() + p.fp32_offset, data);
+    }
+    if (has_ema_) send_kept(ema(), p, data);
+    if (graph_->dtype() == DType::fp32) return;
+    std::vector<uint16_t> bits(data.size());
+    std::ranges::transform(data, bits.begin(),
+                           [&](float x) { return to_16_bits(x, graph_->dtype()); });
+    send<uint16_t>(compute_weights_.data<uint16_t>() + p.offset, bits);
+  };
+  for_each(graph_->parameters(), values, "", set);
+  for_each(graph_->buffers(), values, "",
+           [this](const ParameterInfo& p, const std::vector<float>& data) {
+             for (int shard = 0; shard < shards_; ++shard)
+               send<float>(buffers(shard) + p.offset, data);
+           });
 }
 
 Tensors Parameters::get_weights() const {
+  need_all(keeps_all_weights());
   auto values = download(weights(), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
@@ -124,32 +182,18 @@ void Parameters::set_moments(const Tensors& values) {
   }
 }
 
-// Goes through the gradients, whose padding stays zero.
-void Parameters::set_kept(float* arena, const Tensors& values, const std::string& prefix) const {
-  upload(grads(), graph_->parameters(), values, prefix);
-  pack(arena, grads());
-}
-
-void Parameters::pack(float* to, const float* arena) const {
-  for (const Segment& s : kept_) {
-    backend_->copy(to, arena + s.begin, (s.end - s.begin) * sizeof(float), nullptr);
-    to += s.end - s.begin;
-  }
-}
-
 void Parameters::unpack(const float* kept) const {
-  for (const Segment& s : kept_) {
-    backend_->copy(grads() + s.begin, kept, (s.end - s.begin) * sizeof(float), nullptr);
-    kept += s.end - s.begin;
-  }
+  for_each_part(kept_, 0, graph_->arena_count(), [&](size_t begin, size_t from, size_t count) {
+    backend_->copy(grads() + begin, kept + from, count * sizeof(float), nullptr);
+  });
 }
 
-void Parameters::need_all() const {
-  if (!keeps_all()) throw std::logic_error("other processes keep parts of the state");
+void Parameters::need_all(bool all) const {
+  if (!all) throw std::logic_error("other processes keep parts of the state");
 }
 
 Tensors Parameters::get_moments() const {
-  need_all();
+  need_all(keeps_all());
   Tensors all;
   if (m()) all = download(m(), graph_->parameters(), "m.");
   if (v()) all.merge(download(v(), graph_->parameters(), "v."));
@@ -166,14 +210,14 @@ void Parameters::set_ema(const Tensors& values) {
 
 Tensors Parameters::get_ema() const {
   if (!has_ema_) return {};
-  need_all();
+  need_all(keeps_all());
   auto values = download(ema(), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
 }
 
 size_t Parameters::copy_bytes() const {
-  return align(weight_bytes()) * static_cast<size_t>(1 + moments_ + has_ema_) +
+  return align(arena_bytes()) * static_cast<size_t>(1 + moments_ + has_ema_) +
          align(own_buffer_bytes());
 }
 
@@ -191,22 +235,22 @@ ParameterCopy Parameters::copy_in(void* host) const {
     if (there) at += align(bytes);
     return reinterpret_cast<float*>(begin);
   };
-  return {.weights = piece(true, weight_bytes()),
+  return {.weights = piece(true, arena_bytes()),
           .buffers = piece(true, own_buffer_bytes()),
-          .ema = piece(has_ema_, weight_bytes()),
-          .m = piece(moments_ > 0, weight_bytes()),
-          .v = piece(moments_ > 1, weight_bytes())};
+          .ema = piece(has_ema_, arena_bytes()),
+          .m = piece(moments_ > 0, arena_bytes()),
+          .v = piece(moments_ > 1, arena_bytes())};
 }
 
 void Parameters::copy_to(const ParameterCopy& to, const Whole& whole) const {
   const auto copy = [this](float* host, const float* arena, size_t bytes) {
     if (host) backend_->to_host(host, arena, bytes, nullptr);
   };
-  copy(to.weights, weights(), weight_bytes());
+  copy(to.weights, keeps_all_weights() ? weights() : whole(weights()), arena_bytes());
   copy(to.buffers, buffers(), own_buffer_bytes());
-  if (has_ema_) copy(to.ema, whole(ema()), weight_bytes());
-  if (moments_ > 0) copy(to.m, whole(m()), weight_bytes());
-  if (moments_ > 1) copy(to.v, whole(v()), weight_bytes());
+  if (has_ema_) copy(to.ema, whole(ema()), arena_bytes());
+  if (moments_ > 0) copy(to.m, whole(m()), arena_bytes());
+  if (moments_ > 1) copy(to.v, whole(v()), arena_bytes());
 }
 
 CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {
@@ -220,25 +264,24 @@ CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {
   return tensors;
 }
 
-void Parameters::upload(float* arena, const Infos& infos, const Tensors& values,
-                        const std::string& prefix, uint16_t* rounded) const {
-  const auto send = [this](auto* to, const auto& data) {
-    backend_->to_device(to, data.data(), data.size() * sizeof data[0], nullptr);
-    backend_->synchronize(nullptr);
-  };
-  for (const ParameterInfo& p : infos) {
-    const auto found = values.find(prefix + p.name);
-    if (found == values.end() || !p.owned()) continue;
-    if (found->second.data.size() != p.count())
-      throw UserError(prefix + p.name + ": wrong number of elements");
-    const std::vector<float> data = reordered(p, found->second.data, true);
-    send(arena + p.offset, data);
-    if (!rounded) continue;
-    std::vector<uint16_t> bits(data.size());
-    std::ranges::transform(data, bits.begin(),
-                           [&](float x) { return to_16_bits(x, graph_->dtype()); });
-    send(rounded + p.offset, bits);
-  }
+template <class T>
+void Parameters::send(T* to, std::span<const T> values) const {
+  backend_->to_device(to, values.data(), values.size_bytes(), nullptr);
+  backend_->synchronize(nullptr);  // `values` may be gone after it
+}
+
+void Parameters::send_kept(float* kept, const ParameterInfo& p,
+                           std::span<const float> values) const {
+  for_each_part(kept_, p.offset, p.offset + values.size(),
+                [&](size_t begin, size_t from, size_t count) {
+                  send(kept + from, values.subspan(begin - p.offset, count));
+                });
+}
+
+void Parameters::set_kept(float* kept, const Tensors& values, const std::string& prefix) const {
+  for_each(
+      graph_->parameters(), values, prefix,
+      [&](const ParameterInfo& p, const std::vector<float>& data) { send_kept(kept, p, data); });
 }
 
 Tensors Parameters::download(const float* arena, const Infos& infos,

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,10 @@ class Parameters {
 
   // moments: 2 (m and v) or 1 (m). ema: keeps a moving average of the weights. shards: parts of a
   // batch that each have gradients and buffers of their own. kept: the segments of the arena whose
-  // moments and average this process keeps, packed one after another; none is empty.
-  Parameters(Backend&, const Graph&, int moments, bool ema, int shards, std::vector<Segment> kept);
+  // moments and average this process keeps, packed one after another; none is empty. weights_too:
+  // the same of the master weights, if kernels compute with a 16-bit copy.
+  Parameters(Backend&, const Graph&, int moments, bool ema, int shards, std::vector<Segment> kept,
+             bool weights_too = false);
   // Keeps all.
   Parameters(Backend& backend, const Graph& graph, int moments, bool ema = false, int shards = 1)
       : Parameters(backend, graph, moments, ema, shards, graph.segments()) {}
@@ -37,7 +40,10 @@ class Parameters {
   const Graph& graph() const { return *graph_; }
   void allocate();
   // Bytes of each arena, whether allocated or not.
-  size_t weight_bytes() const { return graph_->arena_count() * sizeof(float); }
+  size_t weight_bytes() const {
+    return keeps_all_weights() ? arena_bytes()
+                               : kept_bytes() + graph_->fp32_count() * sizeof(float);
+  }
   size_t gradient_bytes() const {
     return has_gradients_ ? static_cast<size_t>(shards_) * gradient_stride() * sizeof(float) : 0;
   }
@@ -48,16 +54,17 @@ class Parameters {
     return static_cast<size_t>(shards_) * buffer_stride() * sizeof(float);
   }
 
-  float* weights() const { return weights_.data<float>(); }
+  float* weights() const { return weights_.data<float>(); }  // master weights
   float* grads(int shard = 0) const {
     return grads_.data<float>() + static_cast<size_t>(shard) * gradient_stride();
   }
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
   float* ema() const { return ema_.data<float>(); }
-  // The segments of the arena that m, v and ema have.
+  // The segments of the arena that m, v and ema have, and without keeps_all_weights() weights().
   const std::vector<Segment>& kept() const { return kept_; }
-  bool keeps_all() const { return kept_bytes() == weight_bytes(); }
+  bool keeps_all() const { return kept_bytes() == arena_bytes(); }
+  bool keeps_all_weights() const { return !weights_too_; }  // the same in all processes
   float* buffers(int shard = 0) const {
     return buffers_.data<float>() + static_cast<size_t>(shard) * buffer_stride();
   }
@@ -70,29 +77,33 @@ class Parameters {
   }
 
   // The parameters' part of a Context, for a pass in this dtype with these master weights: the
-  // weights or their average. In 16 bits, compute_weights() holds rounded values of one of the two.
+  // weights or their average. In 16 bits, compute_weights() holds rounded values of one of the two,
+  // and so does fp32_weights(), from which kernels read without keeps_all_weights().
   Context context(DType, float* masters) const;
   Context context() const { return context(graph_->dtype(), weights()); }
-  // In 16 bits: compute_weights() = these master weights, rounded, on stream 0.
+  // In 16 bits, on stream 0: compute_weights() = these master weights, rounded. Without
+  // keeps_all_weights() the kept segments alone; fp32_weights() doesn't change.
   void round(const float* masters) const;
+  // Without keeps_all_weights(): those that kernels read in fp32 (Fp32Range), and a copy into them
+  // from the kept segments.
+  float* fp32_weights() const { return fp32_weights_.data<float>(); }
+  void copy_fp32(const float* kept) const;
 
   // Initial values: they depend on the seed and the parameter's name alone.
   void initialise(uint64_t seed);
-  // Sets parameters and buffers, in their shapes; those missing in the map keep their values. The
+  // Sets parameters and buffers, in their shapes; those missing in the map keep their values. Their
   // moving average restarts from them.
   void set_weights(const Tensors&);
   Tensors get_weights() const;
   Tensors get_gradients() const;
-  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing. Overwrites the
-  // gradients; get_moments() needs a process that keeps all.
+  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing. get_weights()
+  // and get_moments() need a process that keeps all.
   void set_moments(const Tensors&);
   Tensors get_moments() const;
   // The same for the moving average of the weights, with the current buffers; empty without --ema.
   void set_ema(const Tensors&);
   Tensors get_ema() const;
-  // Between the kept segments' places in an arena and m, v or ema.
-  void pack(float* kept, const float* arena) const;
-  void unpack(const float* kept) const;  // into grads()
+  void unpack(const float* kept) const;  // to the segments' places in grads()
   // Size of the copy of all arenas that a checkpoint needs.
   size_t copy_bytes() const;
   size_t model_bytes() const;               // the same for the whole model, not just this part
@@ -111,20 +122,23 @@ class Parameters {
 
  private:
   using Infos = std::vector<ParameterInfo>;
+  size_t arena_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t own_buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
   size_t kept_bytes() const;
-  void set_kept(float* arena, const Tensors&, const std::string& prefix) const;
-  void need_all() const;
+  void need_all(bool all) const;
   Tensors download(const float* arena, const Infos&, const std::string& prefix) const;
-  void upload(float* arena, const Infos&, const Tensors&, const std::string& prefix,
-              uint16_t* rounded = nullptr) const;
+  // Copy values to the device: all to `to`, or those of a parameter that kept segments have.
+  template <class T>
+  void send(T* to, std::span<const T> values) const;
+  void send_kept(float* kept, const ParameterInfo&, std::span<const float> values) const;
+  void set_kept(float* kept, const Tensors&, const std::string& prefix) const;
 
   Backend* backend_;
   const Graph* graph_;
   std::vector<Segment> kept_;
   int moments_, shards_;
-  bool has_ema_, has_gradients_ = true;
-  DeviceMemory weights_, compute_weights_, ema_, grads_, m_, v_, buffers_;
+  bool has_ema_, weights_too_, has_gradients_ = true;
+  DeviceMemory weights_, fp32_weights_, compute_weights_, ema_, grads_, m_, v_, buffers_;
 };
 
 // The flags for OptimizerUpdate::decay. all: every parameter decays.

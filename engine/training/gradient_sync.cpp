@@ -1,6 +1,7 @@
 #include "engine/training/gradient_sync.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -15,6 +16,10 @@ size_t unit_of(const SyncOptions& o) {
 
 std::vector<Bucket> buckets_of(const Graph& graph, const SyncOptions& o) {
   return gradient_buckets(graph, o.bucket_bytes, unit_of(o));
+}
+
+Shares shares_of(const Bucket& bucket, const SyncOptions& o, int replicas) {
+  return {replicas, bucket.end - bucket.begin, unit_of(o)};
 }
 
 // Elements of the largest sum: a bucket, or the buffers, or batch norm's sums, which are as many.
@@ -52,8 +57,8 @@ std::vector<Segment> kept_segments(const Graph& graph, const SyncOptions& option
   if (!options.zero || replicas == 1) return graph.segments();
   std::vector<Segment> kept;
   for (const Bucket& bucket : buckets_of(graph, options)) {
-    const Shares shares{replicas, std::min(bucket.end, graph.arena_count()) - bucket.begin,
-                        unit_of(options)};
+    const Shares shares =
+        shares_of({bucket.begin, std::min(bucket.end, graph.arena_count())}, options, replicas);
     const size_t begin = bucket.begin + shares.begin(replica),
                  end = bucket.begin + shares.end(replica);
     if (end > begin) kept.push_back({begin, end, begin / GradientSquares::norm_block});
@@ -179,7 +184,8 @@ void GradientSync::average_buffers() {
     backend_->copy(parameters_->buffers(shard), first, count * sizeof(float), nullptr);
 }
 
-void GradientSync::all_gather(float* arena) const {
+template <class PiecesOf>
+void GradientSync::gather(const PiecesOf& pieces) const {
   const size_t count = parameters_->graph().arena_count();
   for (const Summing& used : channels_) used.channel.fork();
   for (size_t i = 0; i < buckets_.size(); ++i) {
@@ -188,15 +194,35 @@ void GradientSync::all_gather(float* arena) const {
     const Summing& summing = channels_[i % channels_.size()];
     const Stream stream = summing.channel.stream();
     traced(trace_, stream, {Work::all_gather, static_cast<int>(i % channels_.size()) + 1}, [&] {
-      summing.ordered->all_gather(arena + begin, std::min(end, count) - begin, stream);
+      summing.ordered->all_gather(pieces(Bucket{begin, std::min(end, count)}), stream);
     });
   }
   for (const Summing& used : channels_) used.channel.join();
 }
 
-void GradientSync::share_weights() const {
-  all_gather(parameters_->weights());
-  parameters_->round(parameters_->weights());
+void GradientSync::all_gather(float* arena) const {
+  gather([&](const Bucket& bucket) {
+    return std::array{
+        pieces_of(arena + bucket.begin, DType::fp32, shares_of(bucket, options_, replicas_))};
+  });
+}
+
+void GradientSync::share_weights(float* masters) const {
+  if (parameters_->keeps_all_weights()) {
+    all_gather(masters);
+    parameters_->round(masters);
+    return;
+  }
+  const Graph& graph = parameters_->graph();
+  parameters_->copy_fp32(masters);
+  gather([&](const Bucket& bucket) {
+    const Shares shares = shares_of(bucket, options_, replicas_);
+    Pieces fp32{reinterpret_cast<char*>(parameters_->fp32_weights()), {}};
+    for (int rank = 0; rank <= replicas_; ++rank)
+      fp32.at.push_back(graph.fp32_count(bucket.begin + shares.begin(rank)) * sizeof(float));
+    auto* const rounded = static_cast<uint16_t*>(parameters_->compute_weights());
+    return std::array{pieces_of(rounded + bucket.begin, graph.dtype(), shares), std::move(fp32)};
+  });
 }
 
 void GradientSync::spread(float* data, size_t count, Together together) const {

@@ -69,8 +69,10 @@ class GradientSync final : public Peers {
   const Channel& channel() const { return channels_[0].channel; }  // connects the replicas
   // Sends each replica's segments of an arena to all. Stream 0 waits for it.
   void all_gather(float* arena) const;
-  // The same for the weights, after the update; then rounds them for computing.
-  void share_weights() const;
+  // Sends the updated weights to all: whole master weights in fp32, which are then rounded; without
+  // keeps_all_weights() the 16-bit copy and fp32_weights(). masters: weights(), or ema() while the
+  // average is evaluated; the 16-bit copy has their kept segments already.
+  void share_weights(float* masters) const;
 
   int rank() const override {
     return replicas_ > 1 ? channels_[0].channel.communicator().rank() : 0;
@@ -90,6 +92,9 @@ class GradientSync final : public Peers {
   void sum_shards(float* first, size_t count, size_t stride, int shards, Stream) const;
   void sum_replicas(float* data, size_t count, bool gradients, const Summing&, Stream) const;
   void reduce(const Bucket&, const Summing*, Stream) const;
+  // Calls pieces(bucket) for each bucket's part of the arena and gathers them on its channel.
+  template <class PiecesOf>
+  void gather(const PiecesOf& pieces) const;
   // Copies slot 0's data to the other slots that run together.
   void spread(float* data, size_t count, Together) const;
 

@@ -33,8 +33,9 @@ void Optimizer::allocate() {
   }
   set_state({.loss_scale = 1});
   update_.weight = parameters_->weights();
-  // If others update a part of the weights, all are rounded later (GradientSync::share_weights).
-  update_.dtype = parameters_->keeps_all() ? parameters_->graph().dtype() : DType::fp32;
+  // Whole weights of which others update a part are rounded later (GradientSync::share_weights).
+  const bool rounds = parameters_->keeps_all() || !parameters_->keeps_all_weights();
+  update_.dtype = rounds ? parameters_->graph().dtype() : DType::fp32;
   if (update_.dtype != DType::fp32) update_.compute_weights = parameters_->compute_weights();
   update_.m = parameters_->m();
   update_.v = parameters_->v();
@@ -85,12 +86,12 @@ void Optimizer::measure(const StepParams* params, DType dtype, const Parts& part
                           nullptr);
 }
 
-// packed: where the segment's moments and average begin.
+// packed: where the segment's moments and average begin, and its weights if only parts are kept.
 void Optimizer::update(const Segment& own, size_t packed) {
   const auto from = [](auto* arena, size_t element) { return arena ? arena + element : nullptr; };
   OptimizerUpdate part = update_;
   part.count = own.end - own.begin;
-  part.weight += own.begin;
+  part.weight += parameters_->keeps_all_weights() ? own.begin : packed;
   part.grad += own.begin;
   if (part.compute_weights)
     part.compute_weights =

@@ -1,8 +1,16 @@
 #include "engine/training/ordered_sum.h"
 
+#include <array>
 #include <vector>
 
 namespace bv {
+
+Pieces pieces_of(void* message, DType dtype, const Shares& shares) {
+  Pieces pieces{static_cast<char*>(message), {}};
+  for (int rank = 0; rank <= shares.ranks; ++rank)
+    pieces.at.push_back(shares.begin(rank) * size_of(dtype));
+  return pieces;
+}
 
 OrderedSum::OrderedSum(Backend& backend, Communicator& communicator, size_t most, DType dtype,
                        size_t unit)
@@ -31,7 +39,7 @@ void OrderedSum::round(float* data, size_t begin, size_t end, Stream stream) {
 
 void OrderedSum::all_reduce_exact(float* data, size_t count, Stream stream) {
   add(data, DType::fp32, data, shares(count), stream);
-  all_gather(data, count, stream);
+  all_gather(std::array{pieces_of(data, DType::fp32, shares(count))}, stream);
 }
 
 void OrderedSum::all_reduce(float* data, size_t count, Stream stream) {
@@ -39,7 +47,7 @@ void OrderedSum::all_reduce(float* data, size_t count, Stream stream) {
   const int own = communicator_->rank();
   reduce_scatter(data, count, stream);
   round(data, shares(count).begin(own), shares(count).end(own), stream);
-  send_sums(rounded_.data(), dtype_, shares(count), stream);
+  all_gather(std::array{pieces_of(rounded_.data(), dtype_, shares(count))}, stream);
   backend_->kernels().run(SumParts{.out = data,
                                    .inp = rounded_.data(),
                                    .count = count,
@@ -53,10 +61,6 @@ void OrderedSum::reduce_scatter(float* data, size_t count, Stream stream) {
   if (dtype_ == DType::fp32) return add(data, DType::fp32, data, shares(count), stream);
   round(data, 0, count, stream);
   add(rounded_.data(), dtype_, data, shares(count), stream);
-}
-
-void OrderedSum::all_gather(float* data, size_t count, Stream stream) {
-  send_sums(data, DType::fp32, shares(count), stream);
 }
 
 // message: `count` elements in their dtype. data: of the same elements in fp32; this rank's share
@@ -88,19 +92,20 @@ void OrderedSum::add(void* message, DType dtype, float* data, const Shares& shar
                           stream);
 }
 
-void OrderedSum::send_sums(void* message, DType dtype, const Shares& shares, Stream stream) {
+void OrderedSum::all_gather(std::span<const Pieces> pieces, Stream stream) {
   const int own = communicator_->rank();
   std::vector<Transfer> transfers;
-  const auto transfer = [&](int of, int peer, bool send) {
-    const size_t begin = shares.begin(of), length = shares.end(of) - begin;
-    if (!length) return;
-    transfers.push_back({static_cast<char*>(message) + begin * size_of(dtype),
-                         length * size_of(dtype), peer, send});
+  const auto transfer = [&](const Pieces& p, int of, int peer, bool send) {
+    const size_t begin = p.at[static_cast<size_t>(of)],
+                 bytes = p.at[static_cast<size_t>(of) + 1] - begin;
+    if (bytes) transfers.push_back({p.data + begin, bytes, peer, send});
   };
-  for (int rank = 0; rank < shares.ranks; ++rank) {
+  for (int rank = 0; rank < communicator_->size(); ++rank) {
     if (rank == own) continue;
-    transfer(own, rank, true);
-    transfer(rank, rank, false);
+    for (const Pieces& p : pieces) {
+      transfer(p, own, rank, true);
+      transfer(p, rank, rank, false);
+    }
   }
   communicator_->exchange(transfers, stream);
 }

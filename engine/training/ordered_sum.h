@@ -5,6 +5,8 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <span>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "engine/model/memory.h"
@@ -25,6 +27,14 @@ struct Shares {
   size_t end(int rank) const { return begin(rank + 1); }
 };
 
+// Memory of which each rank sends a part to all: rank r bytes [at[r], at[r + 1]).
+struct Pieces {
+  char* data;
+  std::vector<size_t> at;  // [ranks + 1]
+};
+// The shares of a message.
+Pieces pieces_of(void* message, DType, const Shares&);
+
 class OrderedSum {
  public:
   // most: elements of the largest sum. dtype: in which elements travel. In 16 bits each rank's
@@ -41,14 +51,13 @@ class OrderedSum {
   void all_reduce_exact(float* data, size_t count, Stream);
   // The first half alone: this rank's share of data = its sum over the ranks, which is not rounded.
   void reduce_scatter(float* data, size_t count, Stream);
-  // The second half alone, in fp32: each rank's share of data to all.
-  void all_gather(float* data, size_t count, Stream);
+  // The second half alone: each rank's pieces to all, in one exchange.
+  void all_gather(std::span<const Pieces>, Stream);
 
  private:
   Shares shares(size_t count) const { return {communicator_->size(), count, unit_}; }
   void round(float* data, size_t begin, size_t end, Stream);
   void add(void* message, DType, float* data, const Shares&, Stream);
-  void send_sums(void* message, DType, const Shares&, Stream);
 
   Backend* backend_;
   Communicator* communicator_;

@@ -35,7 +35,7 @@ void TrainingStep::start_update(double lr, int64_t images) {
     timed(profile_, parts_.backend, "optimizer", [this] { update(); });
     if (parts_.sync && parts_.sync->in_parts())
       timed(profile_, parts_.backend, "exposed communication",
-            [this] { parts_.sync->share_weights(); });
+            [this] { parts_.sync->share_weights(parts_.parameters.weights()); });
   });
   const auto turn = static_cast<int>(started_++ % 2);  // outside the recording, since it alternates
   parts_.optimizer.send_result(turn);

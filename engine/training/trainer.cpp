@@ -21,12 +21,10 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       pipeline_(o.pipeline),
       links_(connect(backend, communicator_, o.pipeline.grid)),
-      parameters_(
-          backend, graph, moments_of(o.optimizer), o.optimizer.ema_rate > 0,
-          std::max(o.sync.shards, 1),
-          links_.replicas
-              ? kept_segments(graph, o.sync, links_.replicas->rank(), links_.replicas->size())
-              : kept_segments(graph, o.sync, o.pipeline.grid.replica, o.pipeline.grid.replicas)),
+      parameters_(backend, graph, moments_of(o.optimizer), o.optimizer.ema_rate > 0,
+                  std::max(o.sync.shards, 1),
+                  kept_segments(graph, o.sync, links_.replica, links_.count),
+                  o.sync.zero && links_.count > 1 && !fp32),
       feed_(backend, {.batch = o.local_batch,
                       .height = o.height,
                       .width = o.width,
@@ -40,8 +38,8 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
       sync_(sync_of(backend, parameters_, links_, o.sync)),
       model_(make_model(graph, fp32, o)),
       plan_{.weights = parameters_.weight_bytes() + parameters_.buffer_bytes(),
-            .gradients = parameters_.gradient_bytes() +
-                         GradientSync::bytes(graph, o.sync, o.pipeline.grid.replicas),
+            .gradients =
+                parameters_.gradient_bytes() + GradientSync::bytes(graph, o.sync, links_.count),
             .optimizer = parameters_.optimizer_bytes(),
             .ema = parameters_.ema_bytes(),
             .compute_weights = parameters_.compute_weights_bytes(),
@@ -61,9 +59,13 @@ Trainer::Trainer(Backend& backend, Communicator* communicator, const Graph& grap
                  {.batch = o.local_batch, .micro_batches = o.pipeline.shape.micro_batches}) {}
 
 Trainer::Links Trainer::connect(Backend& backend, Communicator* all, const Grid& grid) {
-  Links links;
-  if (all && grid.stages == 1) links.replicas = all;
-  if (!all || grid.stages == 1) return links;
+  Links links{.replica = grid.replica, .count = grid.replicas};
+  if (!all) return links;
+  if (grid.stages == 1) {
+    links.replicas = all;
+    links.replica = all->rank(), links.count = all->size();
+    return links;
+  }
   links.stages = std::make_unique<StageLinks>(backend, *all, grid);
   links.own_replicas = all->group(grid.data_group());
   if (grid.replicas > 1) links.replicas = links.own_replicas.get();
@@ -134,8 +136,7 @@ void Trainer::begin_evaluation(bool averaged, bool each_image) {
   averaged_ = averaged;
   each_image_ = each_image;
   predictions_.clear();
-  float* const masters = averaged_ ? whole(parameters_.ema()) : parameters_.weights();
-  if (averaged_) compute_with(masters);
+  float* const masters = averaged_ ? compute_with(parameters_.ema()) : parameters_.weights();
   Outputs::Receive receive;
   if (each_image)
     receive = [this](const BatchOutputs& batch) { append_predictions(batch, predictions_); };
@@ -143,8 +144,12 @@ void Trainer::begin_evaluation(bool averaged, bool each_image) {
 }
 
 // The 16-bit copy has room for either the weights or their average.
-void Trainer::compute_with(const float* weights) {
-  if (dtype() != DType::fp32) parameters_.round(weights);
+float* Trainer::compute_with(float* kept) {
+  const bool all = parameters_.keeps_all_weights();
+  float* const masters = all && kept == parameters_.ema() ? whole(kept) : kept;
+  if (dtype() != DType::fp32) parameters_.round(masters);
+  if (!all) sync_->share_weights(masters);
+  return masters;
 }
 
 void Trainer::abandon_evaluation() {

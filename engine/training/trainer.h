@@ -88,6 +88,7 @@ class Trainer {
 
  private:
   struct Links {
+    int replica = 0, count = 1;  // this one's number, and how many there are
     std::unique_ptr<Communicator> own_replicas;
     Communicator* replicas = nullptr;    // null: one replica
     std::unique_ptr<StageLinks> stages;  // null: the model is whole
@@ -97,8 +98,11 @@ class Trainer {
                                                SyncOptions);
   std::unique_ptr<Model> make_model(const Graph&, const Graph* fp32, const TrainerOptions&);
   bool in_second_precision() const { return precisions_ && dtype() == DType::fp32; }
-  void compute_with(const float* weights);  // until called with the weights again
-  float* whole(float* kept) const;          // m, v or ema; with --zero 1 in the gradients' memory
+  // Computes with weights() or ema(), until called with weights() again. Returns the master weights
+  // for Parameters::context().
+  float* compute_with(float* kept);
+  // m, v, ema or kept weights; with --zero 1 in the gradients' memory.
+  float* whole(float* kept) const;
 
   Backend* backend_;
   Communicator* communicator_;

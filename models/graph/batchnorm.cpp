@@ -19,8 +19,9 @@ struct Norm {
         moments(moments_of),
         mean(g.tensor(name + " mean", {C}, DType::fp32)),
         rstd(g.tensor(name + " rstd", {C}, DType::fp32)),
-        weight(g.parameter(name + ".weight", {C}, zero_weight ? Init::zeros : Init::ones)),
-        bias(g.parameter(name + ".bias", {C}, Init::zeros)),
+        weight(
+            g.in_fp32(g.parameter(name + ".weight", {C}, zero_weight ? Init::zeros : Init::ones))),
+        bias(g.in_fp32(g.parameter(name + ".bias", {C}, Init::zeros))),
         running_mean(g.buffer(name + ".running_mean", {C}, Init::zeros)),
         running_var(g.buffer(name + ".running_var", {C}, Init::ones)) {}
 

@@ -17,10 +17,13 @@ Tensor embed_tokens(Graph& g, Tensor patches, bool distilled) {
                          .prefix = distilled ? 2 : 1};
   const int N = shape.prefix + shape.P;
   const Tensor out = g.tensor("embed", {shape.B, N, shape.C});
-  const Parameter class_token = g.parameter("cls_token", {1, 1, shape.C}, Init::normal, 1e-6f);
-  const Parameter dist_token =
-      distilled ? g.parameter("dist_token", {1, 1, shape.C}, Init::normal, .02f) : Parameter{};
-  const Parameter position = g.parameter("pos_embed", {1, N, shape.C}, Init::normal, .02f);
+  const auto token = [&](const char* name, float deviation) {
+    return g.in_fp32(g.parameter(name, {1, 1, shape.C}, Init::normal, deviation));
+  };
+  const Parameter class_token = token("cls_token", 1e-6f);
+  const Parameter dist_token = distilled ? token("dist_token", .02f) : Parameter{};
+  const Parameter position =
+      g.in_fp32(g.parameter("pos_embed", {1, N, shape.C}, Init::normal, .02f));
   g.grad(patches);
 
   const auto forward = [=](const Context& r) {

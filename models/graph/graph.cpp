@@ -62,6 +62,11 @@ Parameter Graph::parameter(std::string name, std::vector<int64_t> shape, Init in
   return {static_cast<int>(parameters_.size()) - 1};
 }
 
+Parameter Graph::in_fp32(Parameter p) {
+  parameters_[static_cast<size_t>(p.id)].fp32 = true;
+  return p;
+}
+
 Buffer Graph::buffer(std::string name, std::vector<int64_t> shape, Init init) {
   buffers_.push_back({.name = std::move(name), .shape = std::move(shape), .init = init});
   return {static_cast<int>(buffers_.size()) - 1};
@@ -117,6 +122,7 @@ void Graph::finish(std::span<const Slice> owned) {
   size_t own = 0, whole = 0;  // elements so far, of this process and of the model
   ready_after_.assign(nodes_.size(), 0);
   segments_.clear();
+  fp32_ranges_.clear();
   for (int node = count; node-- > 0;) {
     const bool mine = owns(node);
     const size_t begin = own;
@@ -125,6 +131,7 @@ void Graph::finish(std::span<const Slice> owned) {
     for (ParameterInfo& info : range(node_parameters_, node, parameters_)) {
       const size_t size = padded(info.count());
       info.offset = mine ? own : ParameterInfo::elsewhere;
+      info.fp32_offset = mine && info.fp32 ? add_fp32(own, own + size) : ParameterInfo::elsewhere;
       whole += size;
       if (mine) own += size;
     }
@@ -144,6 +151,29 @@ void Graph::finish(std::span<const Slice> owned) {
       info.offset = owns(node) ? buffer_count_ : ParameterInfo::elsewhere;
       if (owns(node)) buffer_count_ += padded(info.count());
     }
+}
+
+// Returns its place among the parameters that are read in fp32.
+size_t Graph::add_fp32(size_t begin, size_t end) {
+  const size_t place = fp32_count(begin);
+  if (!fp32_ranges_.empty() && fp32_ranges_.back().end == begin)
+    fp32_ranges_.back().end = end;
+  else
+    fp32_ranges_.push_back({begin, end, place});
+  return place;
+}
+
+size_t Graph::fp32_count(size_t end) const {
+  const auto after = std::ranges::lower_bound(fp32_ranges_, end, {}, &Fp32Range::begin);
+  if (after == fp32_ranges_.begin()) return 0;
+  const Fp32Range& last = after[-1];  // the last one that begins before `end`
+  return last.first + std::min(end, last.end) - last.begin;
+}
+
+float* Context::master(Parameter p) const {
+  const ParameterInfo& info = graph->info(p);
+  if (!info.fp32) throw std::logic_error(info.name + " is read in fp32 and not marked in_fp32()");
+  return weights ? weights + (fp32_alone ? info.fp32_offset : info.offset) : nullptr;
 }
 
 int Graph::layer_of(Parameter p) const {

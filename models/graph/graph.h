@@ -54,6 +54,8 @@ struct ParameterInfo {
   // parameter.
   static constexpr size_t elsewhere = std::numeric_limits<size_t>::max();
   size_t offset = elsewhere;
+  bool fp32 = false;               // kernels read it in fp32, whatever the dtype
+  size_t fp32_offset = elsewhere;  // in an arena of these alone (Fp32Range)
   size_t count() const;
   bool owned() const { return offset != elsewhere; }
 };
@@ -63,6 +65,12 @@ struct ParameterInfo {
 struct Segment {
   size_t begin, end;  // elements of the arena
   size_t norm_block;  // the first one's number
+};
+
+// Neighbours that kernels read in fp32: elements [begin, end) of the arena are those from `first`
+// of an arena of such parameters alone.
+struct Fp32Range {
+  size_t begin, end, first;
 };
 
 struct Slice {  // nodes [begin, end)
@@ -109,6 +117,7 @@ class Graph {
   void share_grad(Tensor a, Tensor b);  // the gradients of a and b are one
   Parameter parameter(std::string name, std::vector<int64_t> shape, Init, float scale = 0,
                       bool decay = false, bool channels_last = false);
+  Parameter in_fp32(Parameter);  // kernels read it in fp32 (Context::master)
   Buffer buffer(std::string name, std::vector<int64_t> shape, Init);  // zeros or ones
   void add(Node);  // with the parameters made since the previous node
   void cut_here() { cuts_.push_back(static_cast<int>(nodes_.size())); }  // a stage may begin here
@@ -147,11 +156,17 @@ class Graph {
   int layer_of(Parameter) const;
   int layers() const { return static_cast<int>(cuts_.size()) + 2; }
   const std::vector<Segment>& segments() const { return segments_; }
+  const std::vector<Fp32Range>& fp32_ranges() const { return fp32_ranges_; }  // by `begin`
+  // How many of the arena's first `end` elements are in these ranges.
+  size_t fp32_count(size_t end) const;
+  size_t fp32_count() const { return fp32_count(arena_count_); }
   size_t norm_blocks() const { return norm_blocks_; }  // of the whole model
   // Elements [0, n) of the gradient arena, n returned, are final once backward of node i is done.
   size_t ready_after(int node) const { return ready_after_[static_cast<size_t>(node)]; }
 
  private:
+  size_t add_fp32(size_t begin, size_t end);
+
   DType dtype_;
   std::vector<TensorInfo> tensors_;
   std::vector<ParameterInfo> parameters_, buffers_;
@@ -163,6 +178,7 @@ class Graph {
   Tensor logits_, loss_;
   std::vector<size_t> ready_after_;
   std::vector<Segment> segments_;
+  std::vector<Fp32Range> fp32_ranges_;
   size_t arena_count_ = 0, buffer_count_ = 0, norm_blocks_ = 0;
 };
 
@@ -205,6 +221,7 @@ struct Context {
   const std::vector<char*>* place = nullptr;
   void* workspace = nullptr;
   float* weights = nullptr;         // master weights, the flat arena
+  bool fp32_alone = false;          // `weights` has only those that are read in fp32
   void* compute_weights = nullptr;  // read by kernels; in fp32 equal to `weights`
   float* grads = nullptr;           // the flat arena, then the tail (GradientTail)
   float* buffers = nullptr;         // their flat arena
@@ -267,7 +284,7 @@ struct Context {
   float* floats(Tensor t) const { return static_cast<float*>(at(t)); }
   uint64_t* words(Tensor t) const { return static_cast<uint64_t*>(at(t)); }
   void* grad(Tensor t) const { return t ? at(Tensor{graph->info(t).grad}) : nullptr; }
-  float* master(Parameter p) const { return weights ? weights + graph->info(p).offset : nullptr; }
+  float* master(Parameter p) const;  // of one that is marked in_fp32()
   const void* weight(Parameter p) const {
     if (!compute_weights || !p) return nullptr;
     return static_cast<const char*>(compute_weights) +

@@ -28,8 +28,8 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
   Tensor taken;
   if (tokens)
     taken = g.tensor(name + " first tokens", tokens_shape(B, tokens, shape.C)), g.grad(sum);
-  const Parameter weight = g.parameter(name + ".weight", {shape.C}, Init::ones);
-  const Parameter bias = g.parameter(name + ".bias", {shape.C}, Init::zeros);
+  const Parameter weight = g.in_fp32(g.parameter(name + ".weight", {shape.C}, Init::ones));
+  const Parameter bias = g.in_fp32(g.parameter(name + ".bias", {shape.C}, Init::zeros));
 
   const auto take = [=](const Context& r) {
     if (tokens) r.run(TakeTokensForward{.out = r.at(taken), .inp = r.at(sum), .shape = first});

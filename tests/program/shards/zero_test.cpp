@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "engine/files/checkpoint.h"
@@ -88,10 +89,48 @@ TEST_F(ProgramZero, HoldsOnSimtIn16Bits) {
                               "--precision " +
                               precision + " ";
     go(words + "--out all-" + precision);
-    go(words + "--zero 1 --out parts-" + precision);
-    expect_same_files("parts-" + precision, "all-" + precision);
-    expect_same_evaluation("parts-" + precision, "all-" + precision);
+    for (const std::string buckets : {"4194304", "65536"}) {  // the second: rank 0 keeps all
+      go(words + "--zero 1 --bucket-bytes " + buckets + " --out parts");
+      expect_same_files("parts", "all-" + precision);
+      expect_same_evaluation("parts", "all-" + precision);
+      std::filesystem::remove_all(in("parts"));
+    }
   }
+}
+
+TEST_F(ProgramZero, ResumesOnSimtIn16BitsWithAndWithout) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  const std::string words =
+      vit + "--device simt --precision bf16 --shards 4 --ema 0.9 --optimizer sgd --momentum 0.9 ";
+  go("-n 1 " + words + "--steps 3 --out whole");
+  go("-n 4 " + words + "--zero 1 --steps 1 --out parts");
+  go("-n 1 --resume parts --zero 0 --steps 2");
+  go("-n 2 --resume parts --zero 1 --steps 3");
+  expect_same_files("parts", "whole");
+}
+
+// fp32, which computes in between, needs the whole master weights.
+TEST_F(ProgramZero, HoldsWhereThePrecisionChanges) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  make_cifar(in("cifar"));
+  const std::string words = "-n 2 " + on_vit +
+                            "--data cifar --batch 20 --device simt --precision fp16 --epochs 3 "
+                            "--ema 0.9 --amp-policy 1 --amp-end 2 ";
+  go(words + "--out all");
+  go(words + "--zero 1 --out parts");
+  expect_same_files("parts", "all");
+  expect_same_evaluation("parts", "all");
+}
+
+TEST_F(ProgramZero, NamesTheFirstGradientIn16Bits) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  const std::string words =
+      "-n 2 " + vit +
+      "--device simt --precision bf16 --steps 20 --lr 1e30 --warmup-epochs 0 --timeout 60 ";
+  const Finished all = run(words), parts = run(words + "--zero 1");
+  EXPECT_EQ(all.code, 1) << all.output;
+  EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
+  EXPECT_EQ(parts.errors, all.errors);
 }
 
 // Nothing follows the last save but the end of the processes.
@@ -138,12 +177,25 @@ TEST_F(ProgramZero, PlansAPart) {
   const std::string all = go(vit + "--ema 0.9 --plan -n 4").output,
                     parts = go(vit + "--ema 0.9 --plan -n 4 --zero 1").output;
   constexpr double block = 65536, buckets = 7;  // each is cut in whole norm blocks
+  EXPECT_EQ(planned_bytes(parts, "\nweights"), planned_bytes(all, "\nweights"));
   for (const auto& [row, arenas] : {std::pair{"optimizer state", 2}, {"average of weights", 1}}) {
     const double whole = planned_bytes(all, row);
     EXPECT_GT(whole, 0) << row;
     EXPECT_GE(planned_bytes(parts, row), whole / 4);
     EXPECT_LE(planned_bytes(parts, row), whole / 4 + arenas * buckets * block);
   }
+}
+
+TEST_F(ProgramZero, PlansAPartOfTheMasterWeights) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  const std::string words = vit + "--device simt --precision bf16 --plan -n 4 ";
+  const std::string all = go(words).output, parts = go(words + "--zero 1").output;
+  constexpr double block = 65536, buckets = 7;
+  const double whole = planned_bytes(all, "\nweights"), own = planned_bytes(parts, "\nweights");
+  EXPECT_GE(own, whole / 4);
+  EXPECT_LE(own, whole / 4 + buckets * block + 200000);  // norms, tokens and positions
+  EXPECT_EQ(planned_bytes(parts, "16-bit copy of weights"),
+            planned_bytes(all, "16-bit copy of weights"));
 }
 
 }  // namespace
