@@ -185,11 +185,16 @@ def hopper_steps(machine):
     yield "hopper-small", tests(f"KernelTable/{machine.on}_hopper.*", small=True)
     yield from sanitizers(machine, "memcheck", "racecheck", kernels="hopper")
     yield "hopper-curve", judged(training.kernels_agree("vit_tiny", *hopper))
+    launches_agree = training.dependent_launches_change_nothing
+    yield "hopper-launches", judged(launches_agree("vit_tiny"))
     if machine.rehearsal:
         return
     yield bench(f"hopper-{bits}", bits, "vit_tiny", *hopper)
     yield beside_auto(bits, f"hopper-{bits}")
-    yield "speed-hopper-tiny", judged(training.speed("vit_tiny", 512, *hopper))
+    speed, ordinary = training.speed, training.ORDINARY_LAUNCHES
+    yield "speed-hopper-tiny", judged(speed("vit_tiny", 512, *hopper))
+    yield "speed-hopper-ordinary", judged(speed("vit_tiny", 512, *hopper, environment=ordinary))
+    yield "hopper-launches-resnet50", judged(launches_agree("resnet50", *SYNTHETIC, "--batch", "16"))
 
 
 def first_steps(machine):

@@ -20,6 +20,8 @@ PLAIN_VIT = ("vit_tiny", *PLAIN_SGD, "--lr", "0.05", "--steps", "20")
 RESNET_START = ("--optimizer", "sgd", "--lr", "0.002", "--weight-decay", "5e-4")
 RESNET_START += ("--loss-scale-init", "256")
 PLAIN_RESNET = ("resnet34", "--precision", "fp32", *RESNET_START, "--steps", "3")
+# The launches of --kernels hopper otherwise depend on the one ahead (programmatic dependent launch).
+ORDINARY_LAUNCHES = {"BAREVISION_DEPENDENT_LAUNCHES": "0"}
 
 
 class Failed(Exception):
@@ -48,19 +50,20 @@ def sized(step, options):
     return words
 
 
-def launch(step, *words):
-    environment = step.machine.as_sm_90 if "hopper" in words else None
+def launch(step, *words, environment=None):
+    if "hopper" in words:
+        environment = {**step.machine.as_sm_90, **(environment or {})}
     out = step.run(step.machine.program("launcher"), *words, environment=environment)
     if out.code:
         raise Failed(f"exit code {out.code}: {out.last_line()}")
 
 
-def train(step, name, *options):
+def train(step, name, *options, environment=None):
     """Trains a run with that name, replacing an older one."""
     folder = step.scratch / name
     shutil.rmtree(folder, ignore_errors=True)
     told = ("--device", step.machine.on, "--log-every", "1", "--out", folder)
-    launch(step, *sized(step, options), *told)
+    launch(step, *sized(step, options), *told, environment=environment)
 
 
 def metrics(step, name):
@@ -172,6 +175,18 @@ def kernels_agree(model, *options):
     return judge
 
 
+def dependent_launches_change_nothing(model, *options):
+    def judge(step):
+        words = (model, "--kernels", "hopper", "--precision", step.machine.bits16)
+        words += ("--steps", "50", "--epochs", "50", *options)
+        train(step, "dependent", *words)
+        train(step, "ordinary", *words, environment=ORDINARY_LAUNCHES)
+        same_weights(step, "dependent", "ordinary")
+        return "ok"
+
+    return judge
+
+
 def equal_runs(step):
     """Checks that on all GPUs collectives add in the same order in every run."""
     n = step.machine.gpus
@@ -202,11 +217,11 @@ def only_runs(*words):
     return judge
 
 
-def speed(model, batch, *options):
+def speed(model, batch, *options, environment=None):
     def judge(step):
         bits = step.machine.bits16
         sizes = (*SYNTHETIC, "--batch", str(batch), "--precision", bits, "--steps", "60")
-        train(step, "speed", model, *sizes, *options)
+        train(step, "speed", model, *sizes, *options, environment=environment)
         lines = metrics(step, "speed")
         rates = sorted(step_rates(lines, len(lines))[-20:])
         median = rates[(len(rates) - 1) // 2]

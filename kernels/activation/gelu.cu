@@ -60,6 +60,7 @@ constexpr int blocks_per_sm = 4;
 // ---- any C: one element per access --------------------------------------------------------------
 template <class T>
 __global__ void __launch_bounds__(256) bias_gelu_forward_any(BiasGeluForward op) {
+  await_kernel_ahead();
   using S = Stripe<1>;
   const int C = op.shape.C, column = S::column();
   const unsigned rows = column < C ? op.shape.rows : 0;
@@ -73,6 +74,7 @@ __global__ void __launch_bounds__(256) bias_gelu_forward_any(BiasGeluForward op)
 
 template <class T>
 __global__ void __launch_bounds__(256) bias_gelu_backward_any(BiasGeluBackward op) {
+  await_kernel_ahead();
   using S = Stripe<1>;
   const int C = op.shape.C, column = S::column();
   const unsigned rows = column < C ? op.shape.rows : 0;
@@ -100,6 +102,7 @@ __device__ void load_bias(float (&bias)[Pack<T>::size], const void* from, int co
 
 template <class T>
 __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGeluForward op) {
+  await_kernel_ahead();
   constexpr int width = Pack<T>::size, ahead = 4;
   using S = Stripe<width>;
   const int C = op.shape.C, column = S::column();
@@ -127,6 +130,7 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGelu
 
 template <class T>
 __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_backward(BiasGeluBackward op) {
+  await_kernel_ahead();
   constexpr int width = Pack<T>::size, ahead = 2;
   using S = Stripe<width>;
   const int C = op.shape.C, column = S::column();

@@ -31,6 +31,7 @@ constexpr int threads = 256;
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) tanh_forward(TanhForward op, size_t n) {
+  await_kernel_ahead();
   const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
   if (at >= n) return;
   auto x = load<width>(static_cast<const T*>(op.inp) + at);
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(threads) tanh_forward(TanhForward op, size_t n
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) tanh_backward(TanhBackward op, size_t n) {
+  await_kernel_ahead();
   const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
   if (at >= n) return;
   auto d = load<width>(static_cast<const T*>(op.dout) + at);

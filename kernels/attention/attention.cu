@@ -243,6 +243,7 @@ __device__ inline void wait_for_copies(int pending) {
 template <class T, int D, bool dropout>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     attention_forward(AttentionForward op, int capacity) {
+  await_kernel_ahead();
   const int b = blockIdx.z, h = blockIdx.y, head = b * op.shape.H + h, N = op.shape.N,
             Q = op.shape.Q, parts = gridDim.x;
   // The part and the warp with the least work change from head to head.

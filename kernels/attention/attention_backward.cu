@@ -478,6 +478,7 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
 template <class T, int D, bool dropout, bool few>
 __global__ void __launch_bounds__(threads, few ? 2 : blocks<D, dropout>)
     attention_backward(AttentionBackward op, int tile_rows) {
+  await_kernel_ahead();
   const auto tile = tile_of<T, D>(tile_rows);
   const int b = static_cast<int>(blockIdx.x) / op.shape.H,
             h = static_cast<int>(blockIdx.x) % op.shape.H;

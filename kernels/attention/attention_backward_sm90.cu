@@ -513,6 +513,7 @@ __device__ void find_gradients(const Arguments& arguments, Shared& s, const Grou
 template <class T, bool dropout>
 __global__ void __launch_bounds__(threads, 1)
     attention_backward_sm90(const __grid_constant__ Arguments arguments) {
+  await_kernel_ahead();
   auto& s = shared<Shared>();
   if (threadIdx.x == 0) init_barriers(s);
   __syncthreads();

@@ -220,6 +220,7 @@ __device__ void drop_scores(float (*p)[columns<D> + pad], const AttentionForward
 template <int D>
 __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
     attention_fp32_forward(AttentionForward op) {
+  await_kernel_ahead();
   constexpr int m = Forward<D>::m, n = columns<D> / 8, threads = Forward<D>::threads;
   auto& tile = shared<ForwardShared<D>>();
   const int b = static_cast<int>(blockIdx.z), h = static_cast<int>(blockIdx.y);
@@ -318,6 +319,7 @@ __device__ void softmax_backward(float (&p)[m][n], float (&ds)[m][n], const floa
 template <int D, bool rows_are_keys>
 __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     attention_fp32_backward(AttentionBackward op) {
+  await_kernel_ahead();
   constexpr int m = Backward<D>::m, n = columns<D> / 8, threads = Backward<D>::threads;
   constexpr int rows = Backward<D>::rows, queries = rows_are_keys ? n : m;  // per lane
   auto& tile = shared<BackwardShared<D>>();

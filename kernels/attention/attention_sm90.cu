@@ -351,6 +351,7 @@ struct Attention {
 template <class T, int D, int keys, bool dropout>
 __global__ void __launch_bounds__(sm90::threads, 1)
     attention_forward_sm90(const __grid_constant__ Arguments arguments) {
+  await_kernel_ahead();
   Attention<T, D, keys, dropout>::run(arguments);
 }
 

@@ -126,6 +126,7 @@ __global__ void augment_images_plain(AugmentImages op) {
 
 template <int width>
 __global__ void __launch_bounds__(threads) augment_images(AugmentImages op, int rows) {
+  await_kernel_ahead();
   auto& s = shared<Shared>();
   const int b = static_cast<int>(blockIdx.y), size = op.shape.size;
   const ImageOp what = op.ops[static_cast<size_t>(b) * op.shape.layers + op.shape.layer];

@@ -15,6 +15,7 @@ constexpr int threads = 256;
 template <class T>
 __global__ void __launch_bounds__(threads)
     widen(float* to, const T* from, size_t count, bool accumulate) {
+  await_kernel_ahead();
   const size_t i = size_t{blockIdx.x} * threads + threadIdx.x;
   if (i < count) to[i] = to_float(from[i]) + (accumulate ? to[i] : 0.0f);
 }

@@ -417,6 +417,7 @@ __device__ void tile_moments(const Product& p, const Tile& t, const Accumulators
 // Block (tile, phase).
 template <class T, int tile_n, bool input_gradient>
 __global__ void __launch_bounds__(threads, blocks_per_sm) conv_direct_tile(Product p) {
+  await_kernel_ahead();
   auto& s = shared<Shared<tile_n>>();
   const Tile t = Tile::of_block<input_gradient>(p);
   const int steps = ceil_div(t.gemm_k(p), Stage<tile_n>::rows >> p.columns.group_bits);
@@ -503,6 +504,7 @@ __device__ void store_filters(const Product& p, int m, int tile, const Accumulat
 // Block (tile, part of the pixels).
 template <class T, int tile_n>
 __global__ void __launch_bounds__(threads, blocks_per_sm) conv_direct_weight_tile(Product p) {
+  await_kernel_ahead();
   auto& s = shared<Shared<tile_n>>();
   const int block = static_cast<int>(blockIdx.x), tile = block / p.m_tiles;
   const int m = block % p.m_tiles * tile_m;

@@ -227,6 +227,7 @@ __device__ bool add_parts(const Product& p, Sums& sums) {
 // Block (tile, phase, part of gemm_k).
 template <class T, int m, int n, bool input_gradient>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Product p) {
+  await_kernel_ahead();
   constexpr bool splits = m == split_m && n == split_n;
   auto& s = shared<Shared<m, n>>();
   const Tile t = tile_of_block<m, n, input_gradient>(p);
@@ -262,6 +263,7 @@ constexpr int groups_blocks = 3;
 // Block (tile, phase), of a convolution with groups.
 template <class T, int width, int taps, bool input_gradient>
 __global__ void __launch_bounds__(threads, groups_blocks) conv_groups_tile(Product p) {
+  await_kernel_ahead();
   using Stage = groups::Stage<width, taps>;
   static_assert(sizeof(groups::Shared<width, taps>) <= 64 << 10);  // Turing's
   auto& s = shared<groups::Shared<width, taps>>();

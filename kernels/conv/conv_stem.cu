@@ -269,6 +269,7 @@ struct ForwardTile {
 // Block (neighbouring tiles, 64 of K).
 template <class T>
 __global__ void __launch_bounds__(threads, 2) conv_stem_forward_tiles(Forward p) {
+  await_kernel_ahead();
   auto& s = shared<ForwardShared>();
   const Image& g = p.image;
   const int k = blockIdx.y * tile_k, begin = blockIdx.x * p.block_pixels;
@@ -412,6 +413,7 @@ struct WeightTile {
 // Block (neighbouring tiles, 64 of K).
 template <class T>
 __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
+  await_kernel_ahead();
   auto& s = shared<WeightShared>();
   const Image& g = p.image;
   const int k = blockIdx.y * tile_k, begin = blockIdx.x * p.block_pixels;

@@ -23,6 +23,7 @@ struct Shared {
 template <class T, int m, int n>
 __global__ void __launch_bounds__(threads, m + n > 128 ? 2 : 4)
     conv_backward_weight(WeightProduct p) {
+  await_kernel_ahead();
   auto& s = shared<Shared<m, n>>();
   const Tile t = tile_of_block<m, n>(p);
   WarpTile<T, m, n, warps_m, warps_n> sums;
@@ -42,6 +43,7 @@ struct DiagonalSums : WarpTile<T, groups_tile, groups_tile, groups_tile / width,
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads, 4) conv_backward_weight_groups(WeightProduct p) {
+  await_kernel_ahead();
   auto& s = shared<Shared<groups_tile, groups_tile>>();
   Tile t = tile_of_block<groups_tile, groups_tile>(p);
   t.c = t.k;
@@ -188,6 +190,7 @@ constexpr int row_blocks = 3;
 #endif
 template <class T>
 __global__ void __launch_bounds__(threads, row_blocks) conv_backward_weight_row(WeightProduct p) {
+  await_kernel_ahead();
   TapSums<T> sums[row_taps];
   row_of_taps<T, Layer::conv>(p, tile_of_block<row_tile, row_tile, row_taps>(p), sums);
 }
@@ -195,6 +198,7 @@ __global__ void __launch_bounds__(threads, row_blocks) conv_backward_weight_row(
 template <class T, int width>
 __global__ void __launch_bounds__(threads, row_blocks + 1)
     conv_backward_weight_groups_row(WeightProduct p) {
+  await_kernel_ahead();
   Tile t = tile_of_block<row_tile, row_tile, row_taps>(p);
   t.c = t.k;
   DiagonalSums<T, width> sums[row_taps];

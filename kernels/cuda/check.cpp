@@ -3,8 +3,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/cuda/kernel_name.h"
-
 namespace bv::BAREVISION_GPU {
 
 std::string name_in(std::string_view function) {

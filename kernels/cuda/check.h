@@ -2,6 +2,10 @@
 // includes three times, so <string>, <memory> and <stdexcept>, half of that, are only in check.cpp.
 #pragma once
 #include <cuda_runtime.h>
+#ifndef __CUDACC__
+#include <string>
+#include <string_view>
+#endif
 
 #ifndef BAREVISION_GPU
 #error "compile with -DBAREVISION_GPU=cuda_gpu or simt_gpu"
@@ -14,6 +18,16 @@ namespace bv::BAREVISION_GPU {
 [[noreturn]] void refuse(const char* op, const char* what);
 // The same for a kernel; function: a __PRETTY_FUNCTION__ with the kernel as a parameter.
 [[noreturn]] void fail_kernel(cudaError_t error, const char* function);
+
+#ifndef __CUDACC__
+// "layernorm_forward<float, 8>", without its namespaces: a kernel's name in messages. Finds the
+// kernel in the __PRETTY_FUNCTION__ of a template with the parameter `kernel`.
+std::string name_in(std::string_view function);
+template <auto kernel>
+std::string kernel_name() {
+  return name_in(__PRETTY_FUNCTION__);
+}
+#endif
 
 inline void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) fail(error, what);

@@ -14,6 +14,7 @@ namespace {
 template <class T, int width>
 __global__ void __launch_bounds__(256)
     column_sums_by_stripes(float* partial, const T* inp, unsigned rows, int C) {
+  await_kernel_ahead();
   using S = Stripe<width>;
   constexpr int ahead = 4;
   const int column = S::column();
@@ -57,6 +58,7 @@ __device__ inline float sum_groups(float sum, FinishShared& s) {
 
 template <int width>
 __global__ void __launch_bounds__(finish_threads) column_sums_finish(ColumnSums a) {
+  await_kernel_ahead();
   const int groups = width == 1 ? blockDim.x / lanes<1> : 1;
   const int group = width == 1 ? threadIdx.x / lanes<1> : 0;
   const int64_t columns = a.C + a.C2;

@@ -2,9 +2,11 @@
 //   shared<T>()    the block's shared memory; each kernel declares one struct for all of it
 //   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
 //                  names the kernel and the reason
-//   launch_dependent<kernel>(...)    the same on sm_90: it may begin before the kernel ahead of it
-//                  in the stream, or in the graph captured from it, has ended, and calls
-//                  griddepcontrol_wait (ptx_sm90.cuh) before it touches what that one uses
+//   launch_dependent<kernel>(...)    the same on sm_90, as a programmatic dependent launch: it may
+//                  begin before the kernel ahead of it in the stream, or in the graph captured from
+//                  it, has ended, and waits for that before it touches what that one uses
+//                  (while a DependentLaunches lives, launch() is this)
+//   await_kernel_ahead()    that wait, with which every kernel begins, in all its threads
 // All device code lives in namespace bv::BAREVISION_GPU, so that both builds fit into one program.
 #pragma once
 #include <cuda_bf16.h>
@@ -15,12 +17,46 @@
 #include <type_traits>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/dependent_launches.h"
 #ifndef __CUDACC__
-#include "kernels/cuda/kernel_name.h"
+#include "simt/hopper/instructions.h"
 #endif
 
 namespace bv::BAREVISION_GPU {
 
+// ---- griddepcontrol (sm_90) -------------------------------------------------------------------
+// _wait: until the kernel ahead has ended and what it wrote is visible; before it, a kernel must
+// neither read what that one writes nor write what it uses. _launch_dependents: the next kernel may
+// begin once all blocks have called it or ended. Older GPUs have no such launches, and the
+// instructions do nothing after an ordinary one.
+#ifdef __CUDACC__
+__device__ inline void griddepcontrol_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void griddepcontrol_launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+// The next kernel may begin only behind the wait: so each kernel ends after all that are ahead of
+// it, and one at most waits on the device.
+__device__ inline void await_kernel_ahead() {
+  griddepcontrol_wait();
+  griddepcontrol_launch_dependents();
+}
+#else
+inline void griddepcontrol_wait(::simt::Site site = ::simt::Site::current()) {
+  ::simt::grid_dependency_wait(site);
+}
+inline void griddepcontrol_launch_dependents() {}
+inline void await_kernel_ahead(::simt::Site site = ::simt::Site::current()) {
+  griddepcontrol_wait(site);
+}
+#endif
+
+// ---- Launches ---------------------------------------------------------------------------------
 template <auto kernel>
 void check_kernel(cudaError_t error) {
   if (error != cudaSuccess) fail_kernel(error, __PRETTY_FUNCTION__);
@@ -42,21 +78,28 @@ __device__ T& shared() {
   return *reinterpret_cast<T*>(dynamic_shared);
 }
 
-template <auto kernel, class... Args>
-void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
-  if (shared_bytes > 48 * 1024) raise_shared_limit<kernel>();
-  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, nullptr, 0};
-  check_kernel<kernel>(cudaLaunchKernelEx(&config, kernel, args...));
+// Whether the device runs code of the kernel in which griddepcontrol_wait waits: code compiled for
+// an older GPU, as PTX that the driver compiles anew, doesn't.
+template <auto kernel>
+bool waits_for_kernel_ahead() {
+  static const bool waits = [] {
+    cudaFuncAttributes attributes;
+    check_kernel<kernel>(cudaFuncGetAttributes(&attributes, kernel));
+    return attributes.ptxVersion >= 90;
+  }();
+  return waits;
 }
 
 template <auto kernel, class... Args>
-void launch_dependent(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                      const Args&... args) {
+void enqueue(bool dependent, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
+             const Args&... args) {
   if (shared_bytes > 48 * 1024) raise_shared_limit<kernel>();
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, &early, 1};
+  const bool may_begin_early = dependent && waits_for_kernel_ahead<kernel>();
+  const cudaLaunchConfig_t config{grid,   block,  shared_bytes,
+                                  stream, &early, may_begin_early ? 1u : 0u};
   check_kernel<kernel>(cudaLaunchKernelEx(&config, kernel, args...));
 }
 #else
@@ -76,15 +119,16 @@ void enqueue(bool dependent, dim3 grid, dim3 block, size_t shared_bytes, cudaStr
                                        .dependent = dependent},
                                       stream));
 }
+#endif
+
 template <auto kernel, class... Args>
 void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const Args&... args) {
-  enqueue<kernel>(false, grid, block, shared_bytes, stream, args...);
+  enqueue<kernel>(DependentLaunches::now(), grid, block, shared_bytes, stream, args...);
 }
 template <auto kernel, class... Args>
 void launch_dependent(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
                       const Args&... args) {
   enqueue<kernel>(true, grid, block, shared_bytes, stream, args...);
 }
-#endif
 
 }  // namespace bv::BAREVISION_GPU

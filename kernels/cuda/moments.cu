@@ -44,6 +44,7 @@ __device__ void find_shift(float (&shift)[width], const T* first, int64_t rows, 
 template <class T, int width>
 __global__ void __launch_bounds__(256)
     column_moments_of_parts(RowParts parts, MergeMoments moments, const T* inp) {
+  await_kernel_ahead();
   using S = Stripe<width>;
   constexpr int ahead = 4;
   const int column = S::column(), rows_of_part = moments.rows_of_part, rows = moments.rows;

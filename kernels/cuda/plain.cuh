@@ -15,8 +15,11 @@ __device__ const T* as(const void* p) {
   return static_cast<const T*>(p);
 }
 
-// This thread's number in the grid.
-__device__ inline size_t thread_number() { return size_t(blockIdx.x) * blockDim.x + threadIdx.x; }
+// This thread's number in the grid, with which each plain kernel begins.
+__device__ inline size_t thread_number() {
+  await_kernel_ahead();
+  return size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+}
 
 // A gradient is = or +=.
 __device__ inline void set_or_add(float& gradient, float x, bool accumulate) {

@@ -317,6 +317,7 @@ struct Product {
 template <class Product>
 __global__ void __launch_bounds__(threads, 1)
     sm90_product(const __grid_constant__ typename Product::Arguments arguments) {
+  await_kernel_ahead();
   Product::run(arguments);
 }
 

@@ -273,12 +273,14 @@ __device__ void normalise_rows(const BatchNormForward& op, const float* variance
 template <class T, int width, bool residual>
 __global__ void __launch_bounds__(256, 4)
     batchnorm_normalise(BatchNormForward op, const float* variances) {
+  await_kernel_ahead();
   normalise_rows<T, width, residual, false>(op, variances);
 }
 // With residual_norm.
 template <class T, int width>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_normalise_both(BatchNormForward op, const float* variances) {
+  await_kernel_ahead();
   normalise_rows<T, width, true, true>(op, variances);
 }
 
@@ -295,6 +297,7 @@ struct SumsShared {
 template <class T, int width, bool by_bits>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_backward_sums(BatchNormBackwardSums op, NormSums sums, RowParts parts) {
+  await_kernel_ahead();
   using S = Stripe<width>;
   const int column = S::column() < op.shape.C ? S::column() : 0;
   const auto mean = load<width>(op.mean + column), rstd = load<width>(op.rstd + column);
@@ -383,11 +386,13 @@ __device__ void backward_rows(const BatchNormBackward& op, float inverse_n) {
 template <class T, int width>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_backward(BatchNormBackward op, float inverse_n) {
+  await_kernel_ahead();
   backward_rows<T, width, false>(op, inverse_n);
 }
 template <class T, int width>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_backward_both(BatchNormBackward op, float inverse_n) {
+  await_kernel_ahead();
   backward_rows<T, width, true>(op, inverse_n);
 }
 

@@ -36,6 +36,7 @@ __device__ Philox4 draw(const Dropout& op, const StepParams& params, int b, unsi
 // A piece is `width` elements, or 4 if width is 1.
 template <class T, int width>
 __global__ void __launch_bounds__(threads) drop_elements(Dropout op, float factor) {
+  await_kernel_ahead();
   constexpr int n = width < 4 ? 4 : width;
   const int b = static_cast<int>(blockIdx.y);
   const size_t image = static_cast<size_t>(b) * op.shape.elements;

@@ -76,6 +76,7 @@ constexpr int images_at_once = 4;  // loads in flight per thread
 // ---- forward ------------------------------------------------------------------------------------
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_forward(EmbedForward op) {
+  await_kernel_ahead();
   const auto [B, P, C, prefix] = op.shape;
   const int tokens = prefix * C, row = tokens + P * C;
   const int e = static_cast<int>(blockIdx.x * threads + threadIdx.x) * width;
@@ -119,6 +120,7 @@ struct EmbedBackwardShared {
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
+  await_kernel_ahead();
   const auto [B, P, C, prefix] = op.shape;
   auto& sums = shared<EmbedBackwardShared<width>>().sum;
   const int tokens = prefix * C, row = tokens + P * C;
@@ -167,6 +169,7 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 template <class Word>
 __global__ void __launch_bounds__(threads)
     take_tokens_forward(Word* out, const Word* inp, int row, int taken) {
+  await_kernel_ahead();
   const int w = static_cast<int>(blockIdx.y * threads + threadIdx.x);
   if (w >= taken) return;
   const size_t b = blockIdx.x;
@@ -176,6 +179,7 @@ __global__ void __launch_bounds__(threads)
 template <class Word>
 __global__ void __launch_bounds__(threads)
     take_tokens_backward(Word* dinp, const Word* dout, int row, int rest, int taken) {
+  await_kernel_ahead();
   const size_t b = blockIdx.x;
   const int first = static_cast<int>(blockIdx.y) * threads * images_at_once;
 #pragma unroll

@@ -147,6 +147,7 @@ __device__ void load_pixels(uint32_t (&v)[words], const InputPatches& op, int b,
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normalisation norm) {
+  await_kernel_ahead();
   const unsigned patch = op.shape.patch, grid = op.shape.size / patch, area = patch * patch;
   const unsigned row_pieces = patch / width, patch_pieces = row_pieces * patch;
   const unsigned piece = blockIdx.x * threads + threadIdx.x, image_patch = piece / patch_pieces;
@@ -209,6 +210,7 @@ __device__ void load_span(uint32_t (&v)[words], const InputPatches& op, int b, i
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) input_pixels(InputPatches op, Normalisation norm) {
+  await_kernel_ahead();
   const unsigned row_pieces = op.shape.size * 3 / width;
   const unsigned piece = blockIdx.x * threads + threadIdx.x, y = piece / row_pieces;
   if (y >= unsigned(op.shape.size)) return;

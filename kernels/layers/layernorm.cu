@@ -99,6 +99,7 @@ constexpr int any_threads = 128, any_rows = any_threads / warp_size;  // of a bl
 
 template <class T>
 __global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormForward op) {
+  await_kernel_ahead();
   const auto [rows, C] = op.shape;
   const unsigned row = blockIdx.x * any_rows + threadIdx.x / warp_size;
   if (row >= static_cast<unsigned>(rows)) return;  // a whole warp, and there are no barriers
@@ -130,6 +131,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormFo
 
 template <class T>
 __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormBackward op) {
+  await_kernel_ahead();
   const auto [rows, C] = op.shape;
   const unsigned row = blockIdx.x * any_rows + threadIdx.x / warp_size;
   if (row >= static_cast<unsigned>(rows)) return;  // a whole warp, and there are no barriers
@@ -161,6 +163,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
 // partial [blocks, 2, C]: dbias, dweight. Runs before dinp is written, which may be dout itself.
 template <class T>
 __global__ void __launch_bounds__(256) layernorm_backward_any_columns(LayerNormBackward op) {
+  await_kernel_ahead();
   using S = Stripe<1>;
   const int C = op.shape.C, column = S::column();
   const unsigned rows = column < C ? op.shape.rows : 0;
@@ -228,6 +231,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
                                                    : lanes == 8   ? 8
                                                                   : 7)
     layernorm_forward(LayerNormForward op, float inverse_C) {
+  await_kernel_ahead();
   using S = Split<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
   const int C = op.shape.C;
@@ -354,6 +358,7 @@ __device__ void prefetch(const LayerNormBackward& op, unsigned row, Rows& to) {
 template <class T, int lanes, int size>
 __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
     layernorm_backward(LayerNormBackward op, float inverse_C, RowParts parts) {
+  await_kernel_ahead();
   using S = Split<T, lanes, size>;
   using Warp = BackwardWarp<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;

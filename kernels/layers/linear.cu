@@ -116,6 +116,7 @@ constexpr int block_columns = 32, block_rows = 8;
 template <class T>
 __global__ void __launch_bounds__(block_columns* block_rows)
     round_product(T* out, const float* sums, const T* bias, int M, int N) {
+  await_kernel_ahead();
   const int n = static_cast<int>(blockIdx.x * block_columns + threadIdx.x);
   if (n >= N) return;
   const float added = bias ? to_float(bias[n]) : 0;
@@ -187,6 +188,7 @@ __device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
 // follows its dweight in the workspace. Limited by L2.
 template <class T>
 __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(WeightProduct p) {
+  await_kernel_ahead();
   using Sums = LinearSums<T>;
   auto& s = shared<LinearShared>();
   const Tile t = tile_of_block<tile, tile>(p);

@@ -104,6 +104,7 @@ __device__ Place place(int C) {
 template <class T>
 __global__ void __launch_bounds__(threads, blocks_per_sm)
     max_pool_forward(MaxPoolForward op, int P, int Q) {
+  await_kernel_ahead();
   constexpr int width = Pack<T>::size;
   const int H = op.shape.H, W = op.shape.W, C = op.shape.C;
   const auto [p, q, c] = place<width>(C);
@@ -163,6 +164,7 @@ __device__ bool is_tap(const Elements<uint8_t, width>& index, int k, unsigned ta
 template <class T>
 __global__ void __launch_bounds__(threads, blocks_per_sm)
     max_pool_backward(MaxPoolBackward op, int P, int Q) {
+  await_kernel_ahead();
   constexpr int width = Pack<T>::size, side = 2;
   const int H = op.shape.H, W = op.shape.W, C = op.shape.C;
   const Place cell = place<width>(C);
@@ -215,6 +217,7 @@ struct AverageShared {
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) average_pool_forward(AveragePoolForward op) {
+  await_kernel_ahead();
   auto& sums = shared<AverageShared<width>>().sum;
   const int column = threadIdx.x % columns, group = threadIdx.x / columns;
   const int first = static_cast<int>(blockIdx.y) * columns * width, c = first + column * width;
@@ -253,6 +256,7 @@ __global__ void __launch_bounds__(threads) average_pool_forward(AveragePoolForwa
 
 template <class T, int width>
 __global__ void __launch_bounds__(threads) average_pool_backward(AveragePoolBackward op) {
+  await_kernel_ahead();
   const int column = threadIdx.x % columns, group = threadIdx.x / columns;
   const int c = (static_cast<int>(blockIdx.y) * columns + column) * width;
   const int C = op.shape.C, positions = op.shape.positions;

@@ -142,6 +142,7 @@ __device__ void for_row(const T* row, int K, F f) {
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyForward op) {
+  await_kernel_ahead();
   const auto [B, K] = op.shape;
   const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
   if (b >= B) return;  // a whole warp
@@ -184,6 +185,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyFor
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBackward op) {
+  await_kernel_ahead();
   const auto [B, K] = op.shape;
   const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
   if (b >= B) return;
@@ -208,6 +210,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_backward(CrossEntropyBa
 
 template <class T, int n>
 __global__ void __launch_bounds__(threads) mean_logits(MeanLogits op) {
+  await_kernel_ahead();
   const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
   if (b >= op.shape.B) return;
   const size_t row = size_t(b) * op.shape.K;
@@ -228,6 +231,7 @@ struct Counts {
 
 template <class T, int n>
 __global__ void __launch_bounds__(metrics_threads) metrics(Metrics op) {
+  await_kernel_ahead();
   const auto [B, K] = op.shape;
   auto& counts = shared<Counts>();
   double sum = 0;
@@ -266,6 +270,7 @@ struct TailSums {
 };
 
 __global__ void __launch_bounds__(tail_threads) gradient_tail(GradientTail op) {
+  await_kernel_ahead();
   double loss = 0, top1 = 0;
   for (int b = static_cast<int>(threadIdx.x); op.loss && b < op.B; b += tail_threads)
     loss += op.loss[b], top1 += op.top1[b];

@@ -153,6 +153,7 @@ __device__ double sum_of_squares(const Pack<float> (&x)[norm_packs]) {
 }
 
 __global__ void __launch_bounds__(threads) gradient_squares(GradientSquares op) {
+  await_kernel_ahead();
   const size_t first = blockIdx.x * GradientSquares::norm_block + threadIdx.x * width;
   double sum = 0;
   for (int round = 0; round < norm_rounds; ++round) {
@@ -166,6 +167,7 @@ __global__ void __launch_bounds__(threads) gradient_squares(GradientSquares op) 
 }
 
 __global__ void __launch_bounds__(norm_threads) gradient_norm(GradientNorm op) {
+  await_kernel_ahead();
   double sum = 0;
   for (int i = threadIdx.x; i < op.norm_blocks; i += norm_threads) sum += op.sums[i];
   sum = block_sum<norm_threads>(sum, shared<Sums<norm_threads>>().at);
@@ -225,6 +227,7 @@ __device__ float adam(const OptimizerUpdate& op, const Betas& betas, const Step&
 // T: compute_weights' type; float: there are no compute weights.
 template <class T>
 __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, Betas betas) {
+  await_kernel_ahead();
   const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
   if (op.state->found_inf || at >= op.count) return;
   const Pack<float> grad = load_4(op.grad, at, op.count);
@@ -256,6 +259,7 @@ __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, 
 // ---- rounded weights ----------------------------------------------------------------------------
 template <class T>
 __global__ void __launch_bounds__(threads) round_weights(RoundWeights op) {
+  await_kernel_ahead();
   const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
   if (at < op.count) store_4(static_cast<T*>(op.out), load_4(op.inp, at, op.count), at, op.count);
 }

@@ -90,6 +90,7 @@ __device__ Four tree(const T* inp, size_t stride, int parts, size_t left) {
 
 template <class T, int most>
 __global__ void __launch_bounds__(threads) sum_parts(SumParts op) {
+  await_kernel_ahead();
   const size_t at = (size_t(blockIdx.x) * threads + threadIdx.x) * width;
   if (at >= op.count) return;
   const size_t left = op.count - at;

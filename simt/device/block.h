@@ -142,6 +142,7 @@ class Block {
     beside_->begin();
     return static_cast<T&>(*beside_);
   }
+  void stop_beside() { beside_on_ = false; }
   const Thread& running() const { return *running_; }
   const std::vector<Thread>& threads() const { return threads_; }
   const Launch& launch() const { return *launch_; }

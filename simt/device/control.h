@@ -57,6 +57,8 @@ inline size_t launch_takes = 0, collective_takes = 0;
 size_t host_synchronizations();
 size_t launches();
 size_t graph_launches();
+// Kernels that have begun before the one ahead had ended (launch_dependent).
+size_t early_kernels();
 // The host's waits for events that kept a core busy, because the event lacks cudaEventBlockingSync.
 size_t spinning_waits();
 // Kernels and collectives by name, and the priorities at which they have run since the last reset,

@@ -17,7 +17,8 @@ struct Launch {
   double bytes_read = 0, bytes_written = 0;  // for a library's launch, the only counts
   // May begin before the kernel ahead of it has ended (griddepcontrol.wait).
   bool dependent = false;
-  // If set: hides what that kernel has written, or shows it. Blocks run one after another.
+  // If set: hides what that kernel has written, or shows it. The first blocks begin so, one after
+  // another.
   std::function<void(bool visible)> earlier_writes{};
 };
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "simt/device/break.h"
 #include "simt/device/control.h"
@@ -12,6 +13,8 @@
 
 namespace simt {
 namespace {
+
+constexpr uint64_t early_blocks = 8;
 
 // The order of blocks: a permutation of 0 ... count - 1.
 class BlockOrder {
@@ -41,6 +44,8 @@ struct ThreadPool::Job {
   uint64_t count;
   BlockOrder in_order{count};
   std::atomic<uint64_t> next = 0;
+  uint64_t end = count;  // of the places that are run now
+  bool hides_earlier_writes = false;
   // The first failing block in the launch's order always runs, so the message doesn't vary.
   std::mutex failure{};
   uint64_t failed_at = ~uint64_t{0};
@@ -82,14 +87,14 @@ void ThreadPool::help(Block& block) {
 void ThreadPool::work(Job& job, Block& block) {
   const Watched watched(block);
   const dim3 grid = job.launch.grid;
-  for (uint64_t place; (place = job.next++) < job.count;) {
+  for (uint64_t place; (place = job.next++) < job.end;) {
     const uint64_t i = job.in_order[place];
     const uint3 index{static_cast<unsigned>(i % grid.x), static_cast<unsigned>(i / grid.x % grid.y),
                       static_cast<unsigned>(i / grid.x / grid.y)};
     const auto& earlier_writes = job.launch.earlier_writes;
-    if (earlier_writes) earlier_writes(false);
+    if (job.hides_earlier_writes) earlier_writes(false);
     const bool ran = block.run(job.launch, index, seed * 0x9E3779B9u + static_cast<unsigned>(i));
-    if (earlier_writes) earlier_writes(true);
+    if (job.hides_earlier_writes) earlier_writes(true);
     if (ran) continue;
     job.next = job.count;
     const std::lock_guard lock(job.failure);
@@ -102,8 +107,17 @@ std::string ThreadPool::run(const Launch& launch) {
   const std::lock_guard lock(one_launch_);
   Job job{.launch = launch, .count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z};
   explain_faults_on_this_thread();
-  const bool one_by_one = watching || breaks_in(launch) || launch.earlier_writes;
-  const bool shared_out = job.count > 1 && blocks_.size() > 1 && !one_by_one;
+  // A launch's first blocks begin early, one after another; all run the same code.
+  if (launch.earlier_writes) {
+    job.hides_earlier_writes = true;
+    job.end = std::min(job.count, early_blocks);
+    work(job, *blocks_[0]);
+    if (!job.error.empty()) return job.error;
+    job.hides_earlier_writes = false;
+    job.next = std::exchange(job.end, job.count);
+  }
+  const bool one_by_one = watching || breaks_in(launch);
+  const bool shared_out = job.end - job.next > 1 && blocks_.size() > 1 && !one_by_one;
   if (shared_out) {
     if (!has_helpers_) start_helpers();
     job_ = &job;

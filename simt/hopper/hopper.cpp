@@ -17,6 +17,7 @@ void Hopper::begin() {
   if (chip().arch < 90)
     block.fail_with(name(block.running()) + " executes an instruction of sm_90, but the chip is " +
                     chip().name + " (SIMT_ARCH)");
+  only_waits_ = false;
   proxy.begin();
   mbarriers.begin();
   tma.begin();
@@ -27,6 +28,7 @@ void Hopper::begin() {
 }
 
 void Hopper::hands_over(unsigned thread, unsigned to) {
+  if (only_waits_) return;
   proxy.hands_over(thread, to);
   tma.drift();
 }
@@ -44,6 +46,7 @@ bool Hopper::advance() {
     for (const unsigned thread : in_grid_wait_) block.wake(thread);
     in_grid_wait_.clear();
     mbarriers.progress();
+    if (only_waits_) block.stop_beside();
     return true;
   }
   return mbarriers.time_out();
@@ -51,13 +54,17 @@ bool Hopper::advance() {
 
 // As late as possible: what the kernel ahead has written shows once no thread can run.
 void Hopper::wait_for_earlier_grids(Site site) {
-  if (sees_earlier_grids_) return;
-  in_grid_wait_.push_back(block.running().id);
+  Block& block = *Block::current();
+  Beside* const there = block.beside();
+  Hopper& hopper = there ? static_cast<Hopper&>(*there) : block.start_beside<Hopper>();
+  if (!there) hopper.only_waits_ = true;
+  if (hopper.sees_earlier_grids_) return;
+  hopper.in_grid_wait_.push_back(block.running().id);
   block.park(site);
 }
 
 void Hopper::returns(unsigned thread) {
-  proxy.note(thread);
+  if (!only_waits_) proxy.note(thread);
   mbarriers.progress();
   tma.returns(thread);
   wgmmas.returns(thread);

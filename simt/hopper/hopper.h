@@ -1,5 +1,7 @@
 // Hopper's units beside a block's threads, made at the block's first instruction that needs them.
 #pragma once
+#include <utility>
+
 #include "simt/device/block.h"
 #include "simt/hopper/mbarrier.h"
 #include "simt/hopper/proxy_state.h"
@@ -15,8 +17,10 @@ class Hopper : public Beside {
   // The running block's.
   static Hopper& here() {
     Block& b = *Block::current();
-    if (Beside* const there = b.beside()) return static_cast<Hopper&>(*there);
-    return b.start_beside<Hopper>();
+    Beside* const there = b.beside();
+    Hopper& hopper = there ? static_cast<Hopper&>(*there) : b.start_beside<Hopper>();
+    if (std::exchange(hopper.only_waits_, false)) hopper.proxy.begin();
+    return hopper;
   }
 
   void begin() override;
@@ -25,7 +29,7 @@ class Hopper : public Beside {
   void returns(unsigned thread) override;
   std::string hang() override;
 
-  void wait_for_earlier_grids(Site);
+  static void wait_for_earlier_grids(Site);
 
   Block& block;
   ProxyState proxy;
@@ -35,6 +39,7 @@ class Hopper : public Beside {
   Wgmmas wgmmas;
 
  private:
+  bool only_waits_ = false;  // griddepcontrol.wait alone needs no watch over shared memory
   bool sees_earlier_grids_ = false;
   std::vector<unsigned> in_grid_wait_;
 };

@@ -149,7 +149,7 @@ void bulk_wait(unsigned pending, bool only_reads) { Hopper::here().tma.wait(pend
 
 unsigned thread_in_block() { return block().running().id; }
 void grid_dependency_wait(Site site) {
-  if (block().launch().earlier_writes) Hopper::here().wait_for_earlier_grids(site);
+  if (block().launch().earlier_writes) Hopper::wait_for_earlier_grids(site);
 }
 
 void check_stmatrix(const void* row, Site site) {

@@ -1,5 +1,6 @@
 // The writes of a kernel, hidden from the beginning of the dependent kernel behind it: that one
-// may run before the former has ended, up to its griddepcontrol.wait.
+// may run before the former has ended, up to its griddepcontrol.wait. Not if the device's memory
+// is large, since all of it is copied and compared.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,6 +9,7 @@ namespace simt::host {
 
 class EarlierWrites {
  public:
+  static bool are_kept();
   EarlierWrites();   // before the former runs: copies the device's memory
   void has_ended();  // keeps what it has changed
   // False: memory is as before the former kernel, but for what a block has written since.

@@ -21,7 +21,7 @@ bool all_done(const std::vector<OperationPtr>& operations) {
 Operation* dependent_of(const Operation& o) {
   if (o.work->kind != Kind::kernel || o.work->start) return nullptr;
   for (Operation* next : o.after)
-    if (next->work->dependent && next->missing == 1) return next;
+    if (next->work->dependent && next->missing == 1 && EarlierWrites::are_kept()) return next;
   return nullptr;
 }
 
@@ -150,6 +150,7 @@ void Operations::run_one(Lock& lock, Operation& o) {
   if (o.work->kind != Kind::mark && sticky() == cudaSuccess) {
     if (o.work->kind == Kind::kernel) priorities_[o.work->name].insert(o.priority);
     Operation* const dependent = dependent_of(o);
+    if (dependent) ++early_kernels_;
     lock.unlock();
     execute(o, dependent);
     lock.lock();

@@ -75,6 +75,8 @@ class Operations {
   bool reads(const char* begin, size_t bytes) const;
   // Priorities of the kernels that have run, by name.
   const std::map<std::string, std::set<int>>& priorities() const { return priorities_; }
+  // Kernels that have begun before the one ahead had ended.
+  size_t early_kernels() const { return early_kernels_; }
   // Drops all operations and restarts the order.
   void drop(Lock&);
 
@@ -95,7 +97,7 @@ class Operations {
   std::map<size_t, Operation*> ready_;      // operations without pending dependencies
   std::vector<OperationPtr> under_way_;     // in the order in which they began
   std::map<std::string, std::set<int>> priorities_;
-  size_t numbers_ = 0, waits_ = 0;
+  size_t numbers_ = 0, waits_ = 0, early_kernels_ = 0;
   bool busy_ = false;
   std::condition_variable changed_;
 

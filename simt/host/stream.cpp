@@ -320,6 +320,10 @@ size_t launches() {
   const Lock lock(runtime().mutex);
   return runtime().launches;
 }
+size_t early_kernels() {
+  const Lock lock(runtime().mutex);
+  return runtime().operations.early_kernels();
+}
 size_t spinning_waits() {
   const Lock lock(runtime().mutex);
   return runtime().spinning_waits;

@@ -95,6 +95,14 @@ TEST_F(SourceChecks, ALongLine) {
   EXPECT_TRUE(has(said_by("check_sources"), "engine/model/model_chunk.h:1: 101 columns"));
 }
 
+TEST_F(SourceChecks, AKernelThatDoesNotWaitForTheOneAhead) {
+  write("kernels/layers/pool.cu",
+        "__global__ void waits(float* x) {\n  await_kernel_ahead();\n  *x = 1;\n}\n"
+        "__global__ void __launch_bounds__(256)\n    hasty(float* x) {\n  *x = 1;\n}\n");
+  EXPECT_EQ(said_by("check_sources"),
+            "kernels/layers/pool.cu:5: hasty must begin with await_kernel_ahead()\n");
+}
+
 class DocChecks : public SourceChecks {
  protected:
   void SetUp() override {

@@ -9,6 +9,9 @@
 #include "kernels/cpu/make_cpu_kernels.h"
 #include "simt/device/control.h"
 #include "tests/gpu/gpu_device.h"
+#ifdef BAREVISION_SIMT
+#include "tests/simt/hopper/behind_a_kernel.h"
+#endif
 
 namespace bv::test {
 namespace {
@@ -30,21 +33,27 @@ Device cpu(const char* name, std::vector<DType> dtypes,
 }
 
 #ifdef BAREVISION_SIMT
-// The stand-in's orders of threads; with `deliveries`, whose copies land as each order says and the
-// other way round. The random order comes last: all that runs between tests uses it.
-std::vector<Device::Variant> variants_of_stand_in(bool deliveries) {
+// The stand-in's orders of threads; for Hopper's kernels, copies land as each order says and the
+// other way round, and the last runs behind a kernel. The random order comes last: all that runs
+// between tests uses it.
+std::vector<Device::Variant> variants_of_stand_in(bool hopper) {
   using simt::Delivery, simt::Order;
-  const auto variant = [](const std::string& name, Order order, Delivery delivery) {
-    return Device::Variant{name + ": ", [=] { simt::order = order, simt::delivery = delivery; }};
+  const auto variant = [hopper](const std::string& name, Order order, Delivery delivery) {
+    return Device::Variant{name + ": ", [=] {
+                             simt::order = order, simt::delivery = delivery;
+                             behind_a_kernel = hopper && order == Order::random;
+                           }};
   };
   std::vector<Device::Variant> list{
       variant("threads forwards", Order::forward, Delivery::as_order),
       variant("threads backwards", Order::reverse, Delivery::as_order)};
-  if (deliveries) {
+  if (hopper) {
     list.push_back(variant("threads forwards, early copies", Order::forward, Delivery::early));
     list.push_back(variant("threads backwards, late copies", Order::reverse, Delivery::late));
   }
-  list.push_back(variant("threads in random order", Order::random, Delivery::as_order));
+  list.push_back(
+      variant(std::string("threads in random order") + (hopper ? ", behind a kernel" : ""),
+              Order::random, Delivery::as_order));
   return list;
 }
 #endif
@@ -54,8 +63,10 @@ std::vector<Device> gpu_devices() {
   std::vector<Device> devices;
 #ifdef BAREVISION_SIMT
   for (const KernelSet set : {KernelSet::fast, KernelSet::plain, KernelSet::hopper}) {
+    const bool hopper = set == KernelSet::hopper;
     Device simt = simt_gpu::gpu_device(set);
-    simt.variants = variants_of_stand_in(set == KernelSet::hopper);
+    if (hopper) simt = with_a_kernel_ahead(std::move(simt));
+    simt.variants = variants_of_stand_in(hopper);
     devices.push_back(std::move(simt));
   }
 #endif

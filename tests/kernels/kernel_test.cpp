@@ -137,9 +137,13 @@ std::vector<KernelCase>& registered_cases() {
   return cases;
 }
 
+namespace {
+bool is_a_gpu(const Device& device) { return !device.host_threads && device.variants.empty(); }
+}  // namespace
+
 // BAREVISION_TEST_ALL: also the large sweep, large shapes by the plain kernels, which are slow, on
-// another chip of the stand-in, and in the cpu's bf16, which loads, stores and multiplies as it
-// does in small ones.
+// another chip of the stand-in, and in the cpu's bf16 and the stand-in's fp16, which load, store
+// and multiply as they do in small ones (the stand-in's bf16 runs the same kernels in all shapes).
 // BAREVISION_TEST_SMALL: small shapes only.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
@@ -158,7 +162,8 @@ bool add_cases(KernelCases cases) {
         continue;
       for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
         if ((c.every_dtype || std::ranges::count(device.dtypes, dtype)) &&
-            (dtype == DType::fp32 || !device.host_threads || all || small))
+            (dtype == DType::fp32 || (dtype == DType::bf16 && !device.host_threads) ||
+             is_a_gpu(device) || all || small))
           add_test(device, c, dtype);
     }
   return true;

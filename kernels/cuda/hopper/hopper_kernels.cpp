@@ -1,12 +1,15 @@
 #include "kernels/cuda/hopper/hopper_kernels.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/dependent_launches.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/table/fields.h"
@@ -42,7 +45,14 @@ concept InTwo = requires(const Op& op) {
 
 const std::logic_error not_taken("RowsOf runs both gradients one by one unless they are taken");
 
-// The table: Hopper's kernels where they take an operation, else the others.
+// Whether kernels may begin before the one ahead has ended. BAREVISION_DEPENDENT_LAUNCHES=0: no.
+bool dependent_launches() {
+  const char* const set = std::getenv("BAREVISION_DEPENDENT_LAUNCHES");
+  return !set || std::string_view(set) != "0";
+}
+
+// The table: Hopper's kernels where they take an operation, else the others; all by dependent
+// launches, which hide a launch's latency behind the end of the kernel ahead.
 class HopperTable final : public KernelRows<HopperTable> {
  public:
   HopperTable(cudaStream_t compute, int sms)
@@ -76,6 +86,7 @@ class HopperTable final : public KernelRows<HopperTable> {
   }
   template <class Op>
   void dispatch(const Op& op, Stream stream) {
+    const DependentLaunches scope(dependent_);
     const auto on = stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
     if constexpr (has_hopper_kernel<Op>)
       if (hopper_.takes(op)) return hopper_.run(op, on);
@@ -98,6 +109,7 @@ class HopperTable final : public KernelRows<HopperTable> {
     return props;
   }
   cudaStream_t compute_;  // the stream that null stands for
+  bool dependent_ = dependent_launches();
   CudaKernels rest_;
   HopperKernels hopper_;
 };

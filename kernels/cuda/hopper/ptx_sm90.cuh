@@ -281,28 +281,4 @@ inline void stmatrix_x4_trans(void* row, const uint32_t (&r)[4],
 }
 #endif
 
-// ---- griddepcontrol: dependent launches (launch_dependent in launch.cuh) -----------------------
-// _wait: until the kernel ahead has ended and what it wrote is visible; before it, a kernel must
-// neither read what that one writes nor write what it uses. _launch_dependents: the next kernel may
-// begin once all blocks have called it or ended.
-#ifdef __CUDACC__
-__device__ inline void griddepcontrol_wait() {
-  if constexpr (has_sm90a)
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-  else
-    __trap();
-}
-__device__ inline void griddepcontrol_launch_dependents() {
-  if constexpr (has_sm90a)
-    asm volatile("griddepcontrol.launch_dependents;");
-  else
-    __trap();
-}
-#else
-inline void griddepcontrol_wait(::simt::Site site = ::simt::Site::current()) {
-  ::simt::grid_dependency_wait(site);
-}
-inline void griddepcontrol_launch_dependents() {}
-#endif
-
 }  // namespace bv::BAREVISION_GPU

@@ -2,6 +2,8 @@
 // griddepcontrol.wait, in streams and in graphs captured from them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/cuda/launch.cuh"
 #include "tests/simt/hopper/hopper_test.h"
 
@@ -79,6 +81,47 @@ TEST_F(SimtDependentLaunch, SeesTheKernelAheadAfterItsWaitAlone) {
     launch<adds_one<Wait::never>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);  // not dependent
     EXPECT_EQ(result(), 31);
   });
+}
+
+TEST_F(SimtDependentLaunch, LaunchIsDependentWhileThereIsADependentLaunches) {
+  const size_t before = simt::early_kernels();
+  launch<writes>(blocks, 64, 0, stream_, x_, 7);
+  {
+    const DependentLaunches on(true);
+    launch<adds_one<Wait::after>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);
+    const DependentLaunches off(false);
+    launch<writes>(blocks, 64, 0, stream_, x_, 8);
+  }
+  launch<adds_one<Wait::after>>(blocks, 64, sizeof(uint64_t), stream_, y_, x_);
+  EXPECT_EQ(result(), 1);  // of x before it was 7
+  EXPECT_EQ(simt::early_kernels(), before + 1);
+}
+
+TEST_F(SimtDependentLaunch, BeginsEarlyInItsFirstBlocks) {
+  constexpr unsigned many = 20;
+  int *x = nullptr, *y = nullptr;
+  cudaMalloc(&x, many * 64 * sizeof(int));
+  cudaMalloc(&y, many * 64 * sizeof(int));
+  cudaMemsetAsync(x, 0, many * 64 * sizeof(int), stream_);
+  launch<writes>(many, 64, 0, stream_, x, 7);
+  launch_dependent<adds_one<Wait::after>>(many, 64, sizeof(uint64_t), stream_, x, y);
+  std::vector<int> sums(many * 64);
+  cudaMemcpyAsync(sums.data(), y, sums.size() * sizeof(int), cudaMemcpyDeviceToHost, stream_);
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  EXPECT_EQ(std::ranges::count(sums, 1), 8 * 64);
+  EXPECT_EQ(std::ranges::count(sums, 8), (many - 8) * 64);
+  cudaFree(x);
+  cudaFree(y);
+}
+
+TEST_F(SimtDependentLaunch, DoesNotBeginEarlyWhereMemoryIsLarge) {
+  void* large = nullptr;
+  ASSERT_EQ(cudaMalloc(&large, size_t{65} << 20), cudaSuccess);
+  launch_both<Wait::never>(7);
+  EXPECT_EQ(result(), 8);
+  cudaFree(large);
+  launch_both<Wait::never>(20);
+  EXPECT_EQ(result(), 8);
 }
 
 TEST_F(SimtDependentLaunch, AGraphKeepsThatItMayBeginEarly) {

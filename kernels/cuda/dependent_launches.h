@@ -1,0 +1,18 @@
+// While one lives, its thread's launch() (launch.cuh) is launch_dependent().
+#pragma once
+
+namespace bv::BAREVISION_GPU {
+
+class DependentLaunches {
+ public:
+  explicit DependentLaunches(bool on) : before_(now_) { now_ = on; }
+  ~DependentLaunches() { now_ = before_; }
+  DependentLaunches(const DependentLaunches&) = delete;
+  static bool now() { return now_; }
+
+ private:
+  inline static thread_local bool now_ = false;
+  bool before_;
+};
+
+}  // namespace bv::BAREVISION_GPU
