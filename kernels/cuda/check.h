@@ -1,5 +1,5 @@
 // Every call of the CUDA runtime is checked. Kernels include this file, and nvcc parses all its
-// includes three times, so <string>, <memory> and <stdexcept>, half of that, are only in check.cpp.
+// includes three times, so it gets no <string>, <memory> and <stdexcept>, half of that.
 #pragma once
 #include <cuda_runtime.h>
 #ifndef __CUDACC__

@@ -1,4 +1,5 @@
-// While one lives, its thread's launch() (launch.cuh) is launch_dependent().
+// The innermost one of a thread says whether its launch() (launch.cuh) is launch_dependent();
+// without one, it is not.
 #pragma once
 
 namespace bv::BAREVISION_GPU {

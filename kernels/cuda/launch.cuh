@@ -5,7 +5,7 @@
 //   launch_dependent<kernel>(...)    the same on sm_90, as a programmatic dependent launch: it may
 //                  begin before the kernel ahead of it in the stream, or in the graph captured from
 //                  it, has ended, and waits for that before it touches what that one uses
-//                  (while a DependentLaunches lives, launch() is this)
+//                  (launch() is this where DependentLaunches says so)
 //   await_kernel_ahead()    that wait, with which every kernel begins, in all its threads
 // All device code lives in namespace bv::BAREVISION_GPU, so that both builds fit into one program.
 #pragma once
@@ -27,8 +27,8 @@ namespace bv::BAREVISION_GPU {
 // ---- griddepcontrol (sm_90) -------------------------------------------------------------------
 // _wait: until the kernel ahead has ended and what it wrote is visible; before it, a kernel must
 // neither read what that one writes nor write what it uses. _launch_dependents: the next kernel may
-// begin once all blocks have called it or ended. Older GPUs have no such launches, and the
-// instructions do nothing after an ordinary one.
+// begin once all blocks have called it or ended. Older GPUs have no such launches; after an
+// ordinary one the wait returns at once.
 #ifdef __CUDACC__
 __device__ inline void griddepcontrol_wait() {
 #if __CUDA_ARCH__ >= 900
@@ -41,7 +41,7 @@ __device__ inline void griddepcontrol_launch_dependents() {
 #endif
 }
 // The next kernel may begin only behind the wait: so each kernel ends after all that are ahead of
-// it, and one at most waits on the device.
+// it, and one at most of each stream waits on the device.
 __device__ inline void await_kernel_ahead() {
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
@@ -78,18 +78,7 @@ __device__ T& shared() {
   return *reinterpret_cast<T*>(dynamic_shared);
 }
 
-// Whether the device runs code of the kernel in which griddepcontrol_wait waits: code compiled for
-// an older GPU, as PTX that the driver compiles anew, doesn't.
-template <auto kernel>
-bool waits_for_kernel_ahead() {
-  static const bool waits = [] {
-    cudaFuncAttributes attributes;
-    check_kernel<kernel>(cudaFuncGetAttributes(&attributes, kernel));
-    return attributes.ptxVersion >= 90;
-  }();
-  return waits;
-}
-
+// `dependent` only where the build has code for sm_90 (has_sm90_code()), in which kernels wait.
 template <auto kernel, class... Args>
 void enqueue(bool dependent, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
              const Args&... args) {
@@ -97,9 +86,7 @@ void enqueue(bool dependent, dim3 grid, dim3 block, size_t shared_bytes, cudaStr
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
-  const bool may_begin_early = dependent && waits_for_kernel_ahead<kernel>();
-  const cudaLaunchConfig_t config{grid,   block,  shared_bytes,
-                                  stream, &early, may_begin_early ? 1u : 0u};
+  const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, &early, dependent ? 1u : 0u};
   check_kernel<kernel>(cudaLaunchKernelEx(&config, kernel, args...));
 }
 #else

@@ -70,7 +70,7 @@ struct WarpGate : Gate {
 };
 
 // Units that work beside a block's threads, from the first instruction that needs it to the
-// block's end (simt/hopper). Errors end the block by Block::fail.
+// block's end or stop_beside() (simt/hopper). Errors end the block by Block::fail.
 class Beside {
  public:
   virtual ~Beside() = default;

@@ -44,7 +44,7 @@ struct ThreadPool::Job {
   uint64_t count;
   BlockOrder in_order{count};
   std::atomic<uint64_t> next = 0;
-  uint64_t end = count;  // of the places that are run now
+  uint64_t end = count;  // now only the places before it are run
   bool hides_earlier_writes = false;
   // The first failing block in the launch's order always runs, so the message doesn't vary.
   std::mutex failure{};

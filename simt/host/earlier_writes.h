@@ -1,6 +1,6 @@
 // The writes of a kernel, hidden from the beginning of the dependent kernel behind it: that one
-// may run before the former has ended, up to its griddepcontrol.wait. Not if the device's memory
-// is large, since all of it is copied and compared.
+// may run before the former has ended, up to its griddepcontrol.wait. They stay visible if the
+// device's memory is large, since all of it is copied and compared.
 #pragma once
 #include <cstdint>
 #include <vector>

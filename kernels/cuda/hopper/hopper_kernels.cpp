@@ -51,8 +51,8 @@ bool dependent_launches() {
   return !set || std::string_view(set) != "0";
 }
 
-// The table: Hopper's kernels where they take an operation, else the others; all by dependent
-// launches, which hide a launch's latency behind the end of the kernel ahead.
+// The table: Hopper's kernels where they take an operation, else the others. All but a library's
+// are dependent launches, which hide a launch's latency behind the end of the kernel ahead.
 class HopperTable final : public KernelRows<HopperTable> {
  public:
   HopperTable(cudaStream_t compute, int sms)

@@ -12,7 +12,7 @@ namespace bv::test {
 // writes all their memory, which holds NaN until then.
 inline bool behind_a_kernel = false;
 
-// The operations that ran so, and those whose first kernel began before the one ahead had ended.
+// The operations that ran so, and those of which a kernel began before the one ahead had ended.
 struct RunBehind {
   std::set<std::string> all, early;
 };

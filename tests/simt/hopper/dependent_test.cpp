@@ -93,7 +93,7 @@ TEST_F(SimtDependentLaunch, LaunchIsDependentWhileThereIsADependentLaunches) {
     launch<writes>(blocks, 64, 0, stream_, x_, 8);
   }
   launch<adds_one<Wait::after>>(blocks, 64, sizeof(uint64_t), stream_, y_, x_);
-  EXPECT_EQ(result(), 1);  // of x before it was 7
+  EXPECT_EQ(result(), 1);  // x was 0 before it was 7
   EXPECT_EQ(simt::early_kernels(), before + 1);
 }
 
