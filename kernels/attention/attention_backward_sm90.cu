@@ -332,8 +332,8 @@ struct GroupPart : Part {
   int group;
   int tiles;
 
-  __device__ GroupPart(const Arguments& arguments, int n, int own)
-      : Part(arguments, n),
+  __device__ GroupPart(const Arguments& arguments, int part, int own)
+      : Part(arguments, part),
         group(own),
         tiles(ceil_div(ceil_div(keys(arguments.op.shape.N), tile) - group, groups)) {}
   __device__ int key_tile(int m) const { return group + m * groups; }

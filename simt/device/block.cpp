@@ -193,10 +193,22 @@ inline Thread& Block::pick() {
     if (live_) describe_hang();
     return host_;
   }
-  if (order == Order::random) std::swap(ready_[random_() % ready_.size()], ready_.back());
+  if (order == Order::random) std::swap(ready_[random_place()], ready_.back());
   Thread& next = *ready_.back();
   ready_.pop_back();
   return next;
+}
+
+// The random order's next among the ready threads. What works beside them compares shared memory
+// whenever another warp takes over (ProxyState): then the lanes of a warp that are ready together
+// mostly run one after another, and any thread of the block comes in between once in 32 times.
+inline size_t Block::random_place() {
+  const size_t size = ready_.size();
+  if (!beside_on_ || random_() % 32 == 0) return random_() % size;
+  const unsigned warp = ready_.back()->id / warp_size;
+  size_t first = size - 1;
+  while (first && ready_[first - 1]->id / warp_size == warp) --first;
+  return first + random_() % (size - first);
 }
 
 inline void Block::go_on() {

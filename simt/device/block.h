@@ -170,6 +170,7 @@ class Block {
   void count_until(const Gate&);
   static void order_lanes(const Gate&);
   Thread& pick();
+  size_t random_place();
   WarpGate& gate_of(uint32_t mask, Site);
   unsigned lane(const Gate& warp) const { return running_->id - warp.begin; }
 

@@ -7,6 +7,7 @@ namespace simt {
 namespace {
 
 constexpr size_t chunk_bytes = 512, exact_bytes = size_t{64} << 20;
+constexpr unsigned first_lanes = 4;
 
 uintptr_t begin_of(Bytes b) { return reinterpret_cast<uintptr_t>(b.begin); }
 uintptr_t end_of(Bytes b) { return begin_of(b) + b.count; }
@@ -24,7 +25,9 @@ void ProxyState::begin() {
   exact_ = true;
   full_at_ = 0;
   since_ = block_.running().id;
-  several_ = false;
+  several_ = skipped_ = is_active_ = false;
+  lanes_ = 0;
+  hot_at_ = 0;
   find_areas();
   // Bytes that earlier instructions have written have no known writer; all bytes were 0xFF before.
   for (Area& area : areas_)
@@ -61,13 +64,15 @@ void ProxyState::compare_all(unsigned thread, bool hands_over) {
   for (Area& area : areas_)
     for (size_t chunk = 0; chunk * chunk_bytes < area.copy.size(); ++chunk)
       compare(area, chunk, thread, hands_over);
-  full_at_ = ++clock_;
-  since_ = thread, several_ = false;
+  full_at_ = hot_at_ = ++clock_;
+  since_ = thread, several_ = skipped_ = false;
 }
 
 void ProxyState::compare_hot(unsigned thread, bool hands_over) {
   for (Area& area : areas_)
     for (const unsigned chunk : area.hot) compare(area, chunk, thread, hands_over);
+  hot_at_ = ++clock_;
+  skipped_ = false;
 }
 
 void ProxyState::note(unsigned thread) {
@@ -91,8 +96,12 @@ void ProxyState::hands_over(unsigned thread, unsigned to) {
     compare_all(thread, true);
     since_ = to;
     exact_ = compared_ < exact_bytes;
+    lanes_ = 0, is_active_ = false;
   } else {
-    compare_hot(thread, true);
+    if (lanes_++ < first_lanes || is_active_)
+      compare_hot(thread, true);
+    else
+      skipped_ = true;
     several_ |= to != since_;
   }
 }
@@ -100,17 +109,18 @@ void ProxyState::hands_over(unsigned thread, unsigned to) {
 // The place of a store is known only as between two of the thread's waits.
 void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread, bool hands_over) {
   ++clock_;
-  const bool is_exact = !several_ || area.is_hot[begin / chunk_bytes];
+  is_active_ = true;
+  const bool is_hot = area.is_hot[begin / chunk_bytes],
+             is_exact = !several_ || (is_hot && !skipped_);
   const auto writer = Writer(is_exact ? thread + 1 : some_lane | thread / 32);
   // In a chunk that was not compared at each switch, it may have been stored any time since then.
-  const bool is_timed = exact_ || area.is_hot[begin / chunk_bytes];
-  const uint32_t time = is_timed ? clock_ : full_at_;
+  const uint32_t time = !exact_ && !is_hot ? full_at_ : skipped_ ? hot_at_ : clock_;
   const Thread& t = block_.threads()[thread];
-  std::string where;
-  if (t.returned)
-    where = " before it returns";
-  else if (is_exact && (hands_over || t.site.line()))
-    where = (hands_over ? " before its wait" : " after its wait") + at(t.site);
+  const auto where = [&]() -> std::string {
+    if (t.returned) return " before it returns";
+    if (!is_exact || (!hands_over && !t.site.line())) return {};
+    return (hands_over ? " before its wait" : " after its wait") + at(t.site);
+  };
   for (size_t i = begin; i < end; ++i) {
     if (area.data[i] == area.copy[i]) continue;
     size_t past = i + 1;
@@ -143,7 +153,8 @@ void ProxyState::wrote(Bytes b, unsigned thread, const char* who, Site site) {
     std::fill_n(area.writer.begin() + ptrdiff_t(i), b.count, Writer(thread + 1));
     std::fill_n(area.time.begin() + ptrdiff_t(i), b.count, clock_);
   }
-  check_write(begin_of(b), end_of(b), Writer(thread + 1), " by " + std::string(who) + at(site));
+  check_write(begin_of(b), end_of(b), Writer(thread + 1),
+              [&] { return " by " + std::string(who) + at(site); });
 }
 
 void ProxyState::absorb(Bytes b) {
@@ -157,16 +168,34 @@ void ProxyState::absorb(Bytes b) {
   }
 }
 
+// How many of the bytes from `begin` on have one writer and time: in pieces, which memcmp compares
+// with themselves moved by an element.
+size_t ProxyState::same_store(const Area& area, size_t begin, size_t end) {
+  const Writer* writer = &area.writer[begin];
+  const uint32_t* time = &area.time[begin];
+  constexpr size_t piece = 64;
+  size_t n = 1;
+  const size_t most = end - begin;
+  while (n + piece <= most && !std::memcmp(writer + n - 1, writer + n, piece * sizeof *writer) &&
+         (*writer == nobody || !std::memcmp(time + n - 1, time + n, piece * sizeof *time)))
+    n += piece;
+  while (n < most && writer[n] == *writer && (*writer == nobody || time[n] == *time)) ++n;
+  return n;
+}
+
 uintptr_t ProxyState::unfenced(Bytes b, Writer* writer) const {
   for (const Area& area : areas_) {
     const auto data = reinterpret_cast<uintptr_t>(area.data);
     const uintptr_t begin = std::max(begin_of(b), data),
                     end = std::min(end_of(b), data + area.copy.size());
-    for (uintptr_t p = begin; p < end; ++p)
-      if (const size_t i = p - data; !is_fenced(area.writer[i], area.time[i])) {
+    for (uintptr_t p = begin; p < end;) {
+      const size_t i = p - data, same = same_store(area, i, end - data);
+      if (!is_fenced(area.writer[i], area.time[i])) {
         *writer = area.writer[i];
         return p;
       }
+      p += same;
+    }
   }
   return 0;
 }
@@ -257,17 +286,19 @@ std::string ProxyState::unseen() const {
 
 // An ordinary store is an error in what the async proxy still uses.
 void ProxyState::check_write(uintptr_t begin, uintptr_t end, Writer writer,
-                             const std::string& where) const {
-  const std::string me = subject(writer) + " writes ";
+                             const std::function<std::string()>& where) const {
+  const auto fail = [&](const std::string& what, const std::string& why = {}) {
+    block_.fail_with(subject(writer) + " writes " + what + where() + why);
+  };
+  const auto place = [&](const Use* use) {
+    return block_.name_shared(std::max(begin, use->begin));
+  };
   if (const Use* use = overlapping(begin, end, false))
-    block_.fail_with(me + block_.name_shared(std::max(begin, use->begin)) + where + ", which the " +
-                     words(*use) + " may still read");
+    fail(place(use), ", which the " + words(*use) + " may still read");
   if (const Use* use = overlapping(begin, end, true))
-    block_.fail_with(me + block_.name_shared(std::max(begin, use->begin)) + where +
-                     ", but nothing has waited for the " + words(*use) + ", which writes it, too");
+    fail(place(use), ", but nothing has waited for the " + words(*use) + ", which writes it, too");
   if (reserved)
-    if (const std::string what = reserved(block_, begin, end - begin); !what.empty())
-      block_.fail_with(me + what + where);
+    if (const std::string what = reserved(block_, begin, end - begin); !what.empty()) fail(what);
 }
 
 }  // namespace simt

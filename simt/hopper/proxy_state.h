@@ -3,6 +3,7 @@
 // writes.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ namespace simt {
 // So after the first `exact_bytes` of a block, lanes of a warp that take turns are told apart only
 // where threads have stored before, in chunks; elsewhere what has changed is found when another
 // warp runs, or the async proxy reads it: then it is "a thread of warp 3", and a fence by one of
-// its lanes counts for all of them. From then on that chunk is compared each time.
+// its lanes counts for all of them. From then on that chunk is compared each time, but for lanes
+// that follow four of their warp that have neither stored nor fenced: what these store is their
+// warp's, too.
 class ProxyState {
  public:
   explicit ProxyState(Block& block) : block_(block) {}
@@ -30,7 +33,7 @@ class ProxyState {
   void wrote(Bytes, unsigned thread, const char* who, Site);
   void absorb(Bytes);
 
-  void fence(unsigned thread) { fenced_[thread] = ++clock_, fenced_unknown_ = true; }
+  void fence(unsigned thread) { fenced_[thread] = ++clock_, fenced_unknown_ = is_active_ = true; }
   void read(Bytes, const char* who, Site) const;
 
   Hold hold(Bytes, const char* who, Site);
@@ -75,13 +78,15 @@ class ProxyState {
   void changed(Area&, size_t begin, size_t end, unsigned thread, bool hands_over);
   bool is_fenced(Writer, uint32_t time) const;
   void note_use(unsigned number);  // a store in it before it ends is an error
+  static size_t same_store(const Area&, size_t begin, size_t end);
   // The first byte in the range that its writer has not fenced, or 0.
   uintptr_t unfenced(Bytes, Writer*) const;
   const Use* overlapping(uintptr_t begin, uintptr_t end, bool is_write) const;
   std::string words(const Use&) const;
   std::string writer_words(Writer) const;
   std::string subject(Writer) const;
-  void check_write(uintptr_t begin, uintptr_t end, Writer, const std::string& where) const;
+  void check_write(uintptr_t begin, uintptr_t end, Writer,
+                   const std::function<std::string()>& where) const;
 
   Block& block_;
   std::vector<Area> areas_;
@@ -89,11 +94,15 @@ class ProxyState {
   std::vector<uint32_t> fenced_;  // when each thread has last executed fence.proxy.async
   bool fenced_unknown_ = false;
   uint32_t clock_ = 1;
-  size_t compared_ = 0;   // bytes in this block
-  bool exact_ = true;     // all is compared at each switch
-  uint32_t full_at_ = 0;  // when all was compared last
-  unsigned since_ = 0;    // changes since then are this thread's, or that of
-  bool several_ = false;  // ... several of its warp
+  size_t compared_ = 0;     // bytes in this block
+  bool exact_ = true;       // all is compared at each switch
+  uint32_t full_at_ = 0;    // when all was compared last
+  unsigned since_ = 0;      // changes since then are this thread's, or that of
+  bool several_ = false;    // ... several of its warp
+  uint32_t hot_at_ = 0;     // when the hot chunks were compared last
+  bool skipped_ = false;    // lanes have run since then and were not compared
+  unsigned lanes_ = 0;      // that have run since their warp took over
+  bool is_active_ = false;  // one of them has stored or fenced: all later ones are compared
   std::vector<Use> uses_;
   unsigned numbers_ = 0;
 };

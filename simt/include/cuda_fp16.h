@@ -16,8 +16,9 @@ struct alignas(4) __half2 {
 };
 
 inline float __half2float(__half h) {
-  const float x = static_cast<float>(h.value);
-  return x == x ? x : std::bit_cast<float>(0x7FFFFFFFu);
+  // Its bits tell: g++ turns x == x in float into a comparison in _Float16, which it calls.
+  const bool is_nan = (std::bit_cast<uint16_t>(h) & 0x7FFF) > 0x7C00;
+  return is_nan ? std::bit_cast<float>(0x7FFFFFFFu) : static_cast<float>(h.value);
 }
 inline __half __float2half(float x) {
   return {x == x ? static_cast<_Float16>(x) : std::bit_cast<_Float16>(uint16_t{0x7FFF})};

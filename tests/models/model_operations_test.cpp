@@ -70,8 +70,7 @@ class ModelOperations : public testing::TestWithParam<ModelRun> {
   void expect_finite(const TensorArgument& t, const void* data) {
     std::vector<std::byte> bytes(static_cast<size_t>(t.bytes));
     device.download(bytes.data(), data, bytes.size());
-    const auto finite = [](double x) { return std::isfinite(x); };
-    EXPECT_TRUE(std::ranges::all_of(decode(bytes, t.dtype), finite)) << t.name;
+    EXPECT_TRUE(all_finite(bytes, t.dtype)) << t.name;
   }
 
   template <class Op>

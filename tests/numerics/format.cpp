@@ -19,6 +19,7 @@ int exponent_of(double v) { return int(std::bit_cast<uint64_t>(v) >> 52 & 0x7FF)
 struct Format {
   int exponent_bits, fraction_bits;
 
+  uint32_t infinity() const { return ((1u << exponent_bits) - 1) << fraction_bits; }
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   // The exponent of the distance between neighbouring numbers at |v|.
   int unit(double v) const {
@@ -34,9 +35,8 @@ Format format(DType dtype) {
 
 uint32_t bits_of(double v, Format f) {
   const uint32_t sign = uint32_t(std::signbit(v)) << (f.exponent_bits + f.fraction_bits);
-  const uint32_t infinity = ((1u << f.exponent_bits) - 1) << f.fraction_bits;
-  if (std::isnan(v)) return sign | infinity | 1u << (f.fraction_bits - 1);
-  if (std::isinf(v)) return sign | infinity;
+  if (std::isnan(v)) return sign | f.infinity() | 1u << (f.fraction_bits - 1);
+  if (std::isinf(v)) return sign | f.infinity();
   // Counted in units, a normal number includes its leading one, which the exponent field absorbs.
   const int unit = f.unit(v);
   const auto fraction = uint32_t(scaled(std::fabs(v), -unit));
@@ -94,12 +94,32 @@ std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
 std::vector<double> decode(const std::vector<std::byte>& bytes, DType dtype) {
   const size_t size = size_of(dtype);
   std::vector<double> values(bytes.size() / size);
+  if (dtype == DType::fp32) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      float value;
+      std::memcpy(&value, &bytes[size * i], size);
+      values[i] = value;
+    }
+    return values;
+  }
+  const Format f = format(dtype);
   for (size_t i = 0; i < values.size(); ++i) {
-    uint32_t bits = 0;
+    uint16_t bits;
     std::memcpy(&bits, &bytes[size * i], size);
-    values[i] = value_of(bits, format(dtype));
+    values[i] = value_of(bits, f);
   }
   return values;
+}
+
+bool all_finite(const std::vector<std::byte>& bytes, DType dtype) {
+  const Format f = format(dtype);
+  const size_t size = size_of(dtype);
+  for (size_t i = 0; i < bytes.size(); i += size) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &bytes[i], size);
+    if ((bits & f.infinity()) == f.infinity()) return false;
+  }
+  return true;
 }
 
 }  // namespace bv::test

@@ -72,6 +72,15 @@ TEST(Format, EveryWordComesBack) {
     }
 }
 
+TEST(Format, AllFinite) {
+  for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
+    const double largest = dtype == DType::fp16 ? 65504 : 0x1.FEp127;
+    EXPECT_TRUE(all_finite(encode({0, 1, -largest, largest, 1e-7}, dtype), dtype));
+    for (const double bad : {inf, -inf, std::nan("")})
+      EXPECT_FALSE(all_finite(encode({0, 1, bad}, dtype), dtype));
+  }
+}
+
 TEST(Format, RoundsAsTheCompilerDoes) {
   uint32_t state = 1;
   for (int i = 0; i < 100000; ++i) {
