@@ -34,7 +34,8 @@ Named named_in(const std::string& source) {
     if (std::regex_search(line, match, guard)) named.guards.insert(match[1]);
     for (auto at = line.cbegin(); std::regex_search(at, line.cend(), match, name);
          at = match.suffix().first)
-      if (fs::exists(match[1].str())) named.read.insert(match[1]);
+      if (const std::string path = match[1]; fs::exists(path) && !path.starts_with("build/"))
+        named.read.insert(path);
   }
   return named;
 }

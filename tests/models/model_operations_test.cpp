@@ -11,6 +11,7 @@
 #include "engine/options/model_config.h"
 #include "tests/kernels/device.h"
 #include "tests/numerics/format.h"
+#include "tests/turn.h"
 
 namespace bv::test {
 namespace {
@@ -44,7 +45,8 @@ std::vector<ModelRun> model_runs() {
         std::string name = device.name + "_" + arguments[0] + "_" + precision;
         if (arguments.size() > 3) name += "_dropout";
         arguments.insert(arguments.end(), {"--batch", "1", "--precision", precision});
-        if (device.unavailable.empty()) runs.push_back({device, dtype, name, arguments});
+        if (device.unavailable.empty() && is_its_turn(name))
+          runs.push_back({device, dtype, name, arguments});
       }
   return runs;
 }

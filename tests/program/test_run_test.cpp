@@ -3,11 +3,13 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 #include <string>
 
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
+#include "tests/turn.h"
 
 namespace bv::test {
 namespace {
@@ -57,7 +59,7 @@ TEST_F(TestRun, AddsUpTheShardsOfAWholeRun) {
   const std::string output = output_of("BAREVISION_CHECKS=0 tests/run " + folder_.path());
   EXPECT_EQ(code_, 1);
   EXPECT_TRUE(has(output, "tests/a.cpp:1: Failure\n"));
-  EXPECT_TRUE(has(output, "\ntests: 21 passed, 1 failed, 0 skipped"));
+  EXPECT_TRUE(has(output, "\ntests: 33 passed, 2 failed, 0 skipped"));
 }
 
 TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
@@ -84,6 +86,48 @@ TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
   EXPECT_TRUE(has(output, "tests/a.cpp:1: Failure\n"));
   EXPECT_TRUE(has(output, "\n  A.Two  make test FILTER=A.Two\ntime by part: tests "));
   EXPECT_TRUE(has(output, "\n1 passed, 1 failed, 0 skipped\n"));
+}
+
+TEST_F(TestRun, LargeTestsTakeTurns) {
+  write_text(folder_ / "tests",
+             "#!/bin/sh\n"
+             "echo turn ${BAREVISION_TEST_TURN-none}\n"
+             "exit 1\n");
+  std::filesystem::permissions(folder_ / "tests", std::filesystem::perms::owner_all);
+  const std::string run = " BAREVISION_CHECKS=0 tests/run " + folder_.path();
+  EXPECT_TRUE(has(output_of("BAREVISION_TEST_TURN=2" + run), "turn 2\n"));
+  EXPECT_TRUE(has(output_of("BAREVISION_TEST_TURN=2 BAREVISION_TEST_ALL=1" + run), "turn none\n"));
+  EXPECT_TRUE(has(output_of("BAREVISION_TEST_TURN=2" + run + " A"), "turn none\n"));
+  EXPECT_TRUE(std::regex_search(output_of("env -u BAREVISION_TEST_TURN" + run),
+                                std::regex("turn [0-3]\n")));
+
+  // Each of many names has its turn once.
+  std::vector<int> turns(4);
+  const char* const of_this_run = std::getenv("BAREVISION_TEST_TURN");
+  const std::string before = of_this_run ? of_this_run : "";
+  for (int turn = 0; turn < 4; ++turn) {
+    setenv("BAREVISION_TEST_TURN", std::to_string(turn).c_str(), 1);
+    for (int i = 0; i < 1000; ++i) turns[size_t(turn)] += is_its_turn("row" + std::to_string(i));
+  }
+  unsetenv("BAREVISION_TEST_TURN");
+  EXPECT_TRUE(is_its_turn("row"));
+  if (of_this_run) setenv("BAREVISION_TEST_TURN", before.c_str(), 1);
+  EXPECT_EQ(turns[0] + turns[1] + turns[2] + turns[3], 1000);
+  for (const int count : turns) EXPECT_NEAR(count, 250, 50);
+}
+
+TEST_F(TestRun, CountsWhatRunsBesideTheTests) {
+  write_text(folder_ / "tests", "#!/bin/sh\necho '[  PASSED  ] 1 test.'\n");
+  write_text(folder_ / "fuzz", "#!/bin/sh\necho 'it is well'\n");
+  write_text(folder_ / "fuzz_pictures", "#!/bin/sh\necho 'it crashed'\nexit 1\n");
+  for (const char* program : {"tests", "fuzz", "fuzz_pictures"})
+    std::filesystem::permissions(folder_ / program, std::filesystem::perms::owner_all);
+  const std::string output = output_of("BAREVISION_CHECKS=0 tests/run " + folder_.path());
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(has(output, "\nfuzz: it is well (")) << output;
+  EXPECT_TRUE(has(output, "\nit crashed\n"));
+  EXPECT_TRUE(has(output, "\n  fuzz_pictures  make test FILTER=fuzz\n"));
+  EXPECT_TRUE(std::regex_search(output, std::regex("time by part: .*tests .*fuzz_pictures ")));
 }
 
 TEST_F(TestRun, AWordWithoutTestsNamesTheNearestSuites) {

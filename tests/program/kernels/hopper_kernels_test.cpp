@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "kernels/devices/devices.h"
 #include "tests/program/program.h"
+#include "tests/turn.h"
 
 namespace bv::test {
 namespace {
@@ -66,6 +67,7 @@ TEST_F(HopperKernels, TrainViTs) {
        "attention 8 of 8"},
       {"vit_large --image-size 32 --drop-path-rate .5 --proj-drop-rate .1 ", "attention 4 of 4"}};
   for (const auto& [model, count] : models) {
+    if (!is_its_turn(model)) continue;
     const std::string words = model +
                               "--patch-size 16 --log-every 1 --data cifar --batch 4 --steps 3 "
                               "--lr 1e-4 --precision bf16 --device simt ";
@@ -86,6 +88,7 @@ TEST_F(HopperKernels, TrainResNets) {
       {"resnet50", "convolution 48 of 50"},
       {"resnext50_32x4d", "convolution 36 of 50"}};
   for (const auto& [model, count] : models) {
+    if (!is_its_turn(model)) continue;
     change_model(model, "[3, 4, 6, 3]", "[1, 1, 1, 1]");
     const std::string words = model +
                               " --image-size 32 --log-every 1 --data cifar --batch 8 --steps 3 "

@@ -141,7 +141,7 @@ TEST_F(WeightsFetch, AsksNothingForAFileThatIsWhole) {
 TEST_F(WeightsFetch, SaysWhatToDoWithADamagedFile) {
   fs::create_directories(in("cache/timm"));
   const HttpServer server(file_, {{}});
-  for (const std::string text : {std::string("<html>"), file_.substr(0, 5000)}) {
+  for (const std::string& text : {std::string("<html>"), file_.substr(0, 5000)}) {
     write_text(path_(), text);
     expect_failed(fetch(server), "; delete it and fetch it again");
   }
