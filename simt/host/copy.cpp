@@ -67,6 +67,8 @@ struct Copy {
     return std::make_shared<const Work>(Work{Kind::copy, "cudaMemcpyAsync",
                                              [copy = *this] {
                                                copy.check();
+                                               device_memory().open_at(copy.to);
+                                               device_memory().open_at(copy.from);
                                                std::memmove(copy.to, copy.from, copy.bytes);
                                              },
                                              from_device ? nullptr : static_cast<const char*>(from),
@@ -79,6 +81,7 @@ WorkPtr set_work(void* p, int value, size_t bytes) {
   check_end("to ", p, bytes, device);
   return std::make_shared<const Work>(Work{Kind::set, "cudaMemsetAsync", [=] {
                                              check_end("to ", p, bytes, device);
+                                             device_memory().open_at(p);
                                              std::memset(p, value, bytes);
                                            }});
 }
@@ -216,6 +219,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
       const auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
       return submit(lock, "cudaMemcpy", s,
                     std::make_shared<const Work>(Work{Kind::copy, "cudaMemcpy", [=] {
+                                                        device_memory().open_at(to);
                                                         std::memcpy(to, staged->data(), bytes);
                                                       }}));
     }

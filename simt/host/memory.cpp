@@ -329,12 +329,27 @@ void DeviceMemory::open() {
   for (const auto& [pages, a] : live_) protect(a, PROT_READ | PROT_WRITE);
 }
 
+void DeviceMemory::open_at(const void* p) {
+  const std::lock_guard lock(mutex_);
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  const auto after = live_.upper_bound(address);
+  if (open_ || after == live_.begin()) return;
+  const Allocation& a = std::prev(after)->second;
+  if (a.managed || address >= a.pages_end || std::ranges::count(opened_, a.pages)) return;
+  protect(a, PROT_READ | PROT_WRITE);
+  opened_.push_back(a.pages);
+}
+
 void DeviceMemory::close() {
   const std::lock_guard lock(mutex_);
-  if (!open_) return;
+  if (open_)
+    for (const auto& [pages, a] : live_)
+      if (!a.managed) protect(a, PROT_NONE);
+  if (!open_)
+    for (const uintptr_t pages : opened_)
+      if (const auto a = live_.find(pages); a != live_.end()) protect(a->second, PROT_NONE);
   open_ = false;
-  for (const auto& [pages, a] : live_)
-    if (!a.managed) protect(a, PROT_NONE);
+  opened_.clear();
 }
 
 std::string DeviceMemory::overrun() {

@@ -55,6 +55,7 @@ class DeviceMemory {
 
   void each(const std::function<void(uintptr_t begin, size_t bytes)>&) const;
   void open();
+  void open_at(const void*);  // the allocation that holds it, if one does
   void close();
   // Describes the first byte written outside an allocation, and repairs it; empty if none was.
   std::string overrun();
@@ -76,7 +77,8 @@ class DeviceMemory {
   std::map<uintptr_t, Allocation> live_, freed_;  // by their pages
   std::map<std::string, unsigned> made_;          // how many, by place
   std::atomic<size_t> allocated_ = 0, taken_ = 0;
-  bool open_ = false;
+  bool open_ = false;              // all are
+  std::vector<uintptr_t> opened_;  // else these are, by their pages
 };
 
 DeviceMemory& device_memory();

@@ -31,7 +31,7 @@ void execute(Operation& o, Operation* dependent = nullptr) {
   DeviceMemory& memory = device_memory();
   if (work.kind == Kind::host)
     memory.close();
-  else
+  else if (work.kind != Kind::copy && work.kind != Kind::set)  // these open what they touch
     memory.open();
   running = work.name.c_str();
   runs_here = true;

@@ -48,6 +48,20 @@ TEST_F(SimtMemoryDeathTest, HostWritesDeviceMemoryThatWasOpen) {
               "bytes");
 }
 
+TEST_F(SimtMemoryDeathTest, HostWritesDeviceMemoryThatACopyOpened) {
+  float* p = device_array();
+  const char* const refused = "host code wrote device memory: ";
+  cudaMemset(p, 0, sizeof(float));
+  cudaDeviceSynchronize();
+  EXPECT_EXIT(*p = 2, by_fault, refused);
+  const float x = 3;
+  cudaMemcpy(p, &x, sizeof x, cudaMemcpyHostToDevice);
+  cudaDeviceSynchronize();
+  EXPECT_EXIT(*p = 2, by_fault, refused);
+  EXPECT_EQ(download(p, nullptr)[0], 3);
+  EXPECT_EXIT(*p = 2, by_fault, refused);
+}
+
 TEST_F(SimtMemoryDeathTest, HostFunctionWritesDeviceMemory) {
   float* p = device_array();
   const auto write_to = [](void* a) { *static_cast<volatile float*>(a) = 1; };
