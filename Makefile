@@ -31,7 +31,7 @@
 #:                   or KERNEL=layernorm_forward CASE=rows4
 #:
 #: Tests and gates
-#: make test         build and run all tests; FILTER=Suite.Name: only that one
+#: make test         build and run the tests; FILTER=Suite.Name: only that one
 #: make slowest      the slowest twenty tests of the last make test
 #: make test-all     the same tests with many more shapes
 #: make asan         make test under the address and undefined-behavior sanitizers

@@ -14,14 +14,14 @@ compile = $(announce) $(CXX) $(CPPFLAGS) $(choices) $(CXXFLAGS)
 # files. There is one for each set of flags, since GCC compiles a file with the optimisation of its
 # precompiled header. GCC also forgets the warnings that a header disables, so the three false ones
 # (<string>'s) are disabled here. $(choices) is not used, so that changing a choice recompiles only
-# the files that need it. The header fills GCC's heap to where it collects garbage, which takes a
-# tenth of the time: so that begins later.
+# the files that need it. With the header, GCC's heap is full enough to collect garbage, which takes
+# a tenth of the time; the parameter delays that.
 PCH ?= $(if $(filter clang,$(found)),0,1)
 ifeq ($(PCH),1)
 pch = $(BUILD)/pch/$(1)/precompiled.h.gch
 read_pch = -Winvalid-pch -include $(BUILD)/pch/$(1)/precompiled.h \
   -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread \
-  --param ggc-min-heapsize=600000
+  --param ggc-min-heapsize=400000
 endif
 $(foreach set,plain cold simt tests cold_tests simt_tests sanitized,$(BUILD)/pch/$(set)/precompiled.h.gch): \
 $(BUILD)/pch/%/precompiled.h.gch: kernels/precompiled.h $(BUILD)/flags | check-packages
@@ -29,6 +29,7 @@ $(BUILD)/pch/%/precompiled.h.gch: kernels/precompiled.h $(BUILD)/flags | check-p
 	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(flags_of_$*) -x c++-header -o $@ $(@:.gch=)
 flags_of_plain = $(avx2)
 flags_of_cold = $(cold)
+# Without debug information, except in make debug and under the sanitizers.
 flags_of_cold_tests = $(cold) $(if $(filter -O2,$(OPT)),-g0)
 flags_of_tests = $(avx2)
 flags_of_simt = $(SIMT_OPT) $(avx2)

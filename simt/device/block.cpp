@@ -200,15 +200,20 @@ inline Thread& Block::pick() {
 }
 
 // The random order's next among the ready threads. What works beside them compares shared memory
-// whenever another warp takes over (ProxyState): then the lanes of a warp that are ready together
-// mostly run one after another, and any thread of the block comes in between once in 32 times.
+// whenever another warp takes over (ProxyState): then a warp mostly runs until none of its lanes is
+// ready, and once in 32 times any thread of the block comes next.
 inline size_t Block::random_place() {
   const size_t size = ready_.size();
-  if (!beside_on_ || random_() % 32 == 0) return random_() % size;
-  const unsigned warp = ready_.back()->id / warp_size;
-  size_t first = size - 1;
-  while (first && ready_[first - 1]->id / warp_size == warp) --first;
-  return first + random_() % (size - first);
+  if (beside_on_ && random_() % 32) {
+    const auto is_of_this_warp = [&](const Thread* t) {
+      return size_t(t - threads_.data()) / warp_size == running_->id / warp_size;
+    };
+    const auto lanes = size_t(std::ranges::count_if(ready_, is_of_this_warp));
+    size_t skip = lanes ? random_() % lanes : 0;
+    for (size_t i = 0; lanes; ++i)
+      if (is_of_this_warp(ready_[i]) && skip-- == 0) return i;
+  }
+  return random_() % size;
 }
 
 inline void Block::go_on() {

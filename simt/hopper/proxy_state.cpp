@@ -7,7 +7,7 @@ namespace simt {
 namespace {
 
 constexpr size_t chunk_bytes = 512, exact_bytes = size_t{64} << 20;
-constexpr unsigned first_lanes = 4;
+constexpr unsigned first_turns = 4;
 
 uintptr_t begin_of(Bytes b) { return reinterpret_cast<uintptr_t>(b.begin); }
 uintptr_t end_of(Bytes b) { return begin_of(b) + b.count; }
@@ -26,7 +26,7 @@ void ProxyState::begin() {
   full_at_ = 0;
   since_ = block_.running().id;
   several_ = skipped_ = is_active_ = false;
-  lanes_ = 0;
+  turns_ = 0;
   hot_at_ = 0;
   find_areas();
   // Bytes that earlier instructions have written have no known writer; all bytes were 0xFF before.
@@ -96,13 +96,15 @@ void ProxyState::hands_over(unsigned thread, unsigned to) {
     compare_all(thread, true);
     since_ = to;
     exact_ = compared_ < exact_bytes;
-    lanes_ = 0, is_active_ = false;
+    turns_ = 0, is_active_ = false;
   } else {
-    if (lanes_++ < first_lanes || is_active_)
+    const bool begins_round = to == since_;
+    if (begins_round || turns_ < first_turns || is_active_)
       compare_hot(thread, true);
     else
       skipped_ = true;
-    several_ |= to != since_;
+    turns_ = begins_round ? 0 : turns_ + 1;
+    several_ |= !begins_round;
   }
 }
 
@@ -117,8 +119,9 @@ void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread, 
   const uint32_t time = !exact_ && !is_hot ? full_at_ : skipped_ ? hot_at_ : clock_;
   const Thread& t = block_.threads()[thread];
   const auto where = [&]() -> std::string {
+    if (!is_exact) return {};
     if (t.returned) return " before it returns";
-    if (!is_exact || (!hands_over && !t.site.line())) return {};
+    if (!hands_over && !t.site.line()) return {};
     return (hands_over ? " before its wait" : " after its wait") + at(t.site);
   };
   for (size_t i = begin; i < end; ++i) {

@@ -16,8 +16,8 @@ namespace simt {
 // So after the first `exact_bytes` of a block, lanes of a warp that take turns are told apart only
 // where threads have stored before, in chunks; elsewhere what has changed is found when another
 // warp runs, or the async proxy reads it: then it is "a thread of warp 3", and a fence by one of
-// its lanes counts for all of them. From then on that chunk is compared each time, but for lanes
-// that follow four of their warp that have neither stored nor fenced: what these store is their
+// its lanes counts for all of them. From then on that chunk is compared each time, except at the
+// turns of a warp's lanes that follow four without a store or a fence: what is stored then is the
 // warp's, too.
 class ProxyState {
  public:
@@ -101,7 +101,7 @@ class ProxyState {
   bool several_ = false;    // ... several of its warp
   uint32_t hot_at_ = 0;     // when the hot chunks were compared last
   bool skipped_ = false;    // lanes have run since then and were not compared
-  unsigned lanes_ = 0;      // that have run since their warp took over
+  unsigned turns_ = 0;      // of its lanes, since their warp took over or a round began
   bool is_active_ = false;  // one of them has stored or fenced: all later ones are compared
   std::vector<Use> uses_;
   unsigned numbers_ = 0;

@@ -16,7 +16,7 @@ struct alignas(4) __half2 {
 };
 
 inline float __half2float(__half h) {
-  // Its bits tell: g++ turns x == x in float into a comparison in _Float16, which it calls.
+  // Its bits tell: g++ turns x == x in float into a comparison of _Float16, a call of libgcc.
   const bool is_nan = (std::bit_cast<uint16_t>(h) & 0x7FFF) > 0x7C00;
   return is_nan ? std::bit_cast<float>(0x7FFFFFFFu) : static_cast<float>(h.value);
 }

@@ -146,7 +146,7 @@ bool is_a_gpu(const Device& device) { return !device.host_threads && device.vari
 // BAREVISION_TEST_ALL: also the large sweep, large shapes by the plain kernels, which are slow, on
 // another chip of the stand-in, and in the cpu's bf16 and the stand-in's fp16, which load, store
 // and multiply as they do in small ones (the stand-in's bf16 runs the same kernels in all shapes).
-// BAREVISION_TEST_SMALL: small shapes only. Large shapes take turns but on a GPU (tests/turn.h).
+// BAREVISION_TEST_SMALL: small shapes only. Large shapes take turns, but not on a GPU.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
              small_only = std::getenv("BAREVISION_TEST_SMALL");
