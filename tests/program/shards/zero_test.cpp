@@ -149,7 +149,9 @@ TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
   const Finished all = run(words), parts = run(words + "--zero 1");
   EXPECT_EQ(all.code, 1) << all.output;
   EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
-  EXPECT_EQ(parts.errors, all.errors);
+  // The line after it names the rank that was seen to end first.
+  const auto first_line = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  EXPECT_EQ(first_line(parts.errors), first_line(all.errors));
 }
 
 TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
