@@ -33,6 +33,8 @@ struct Device {
     std::function<void()> set;
   };
   std::vector<Variant> variants = {};
+
+  bool is_a_gpu() const { return !host_threads && variants.empty(); }
 };
 
 // SIMT_ARCH while this lives; empty: as it was. The stand-in reads it whenever its chip matters.

@@ -139,10 +139,6 @@ std::vector<KernelCase>& registered_cases() {
   return cases;
 }
 
-namespace {
-bool is_a_gpu(const Device& device) { return !device.host_threads && device.variants.empty(); }
-}  // namespace
-
 // BAREVISION_TEST_ALL: also the large sweep, large shapes by the plain kernels, which are slow, on
 // another chip of the stand-in, and in the cpu's bf16 and the stand-in's fp16, which load, store
 // and multiply as they do in small ones (the stand-in's bf16 runs the same kernels in all shapes).
@@ -165,8 +161,8 @@ bool add_cases(KernelCases cases) {
       for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
         if ((c.every_dtype || std::ranges::count(device.dtypes, dtype)) &&
             (dtype == DType::fp32 || (dtype == DType::bf16 && !device.host_threads) ||
-             is_a_gpu(device) || all || small) &&
-            (small || is_a_gpu(device) || is_its_turn(device.name + c.name + suffix(dtype))))
+             device.is_a_gpu() || all || small) &&
+            (small || device.is_a_gpu() || is_its_turn(device.name + c.name + suffix(dtype))))
           add_test(device, c, dtype);
     }
   return true;

@@ -45,8 +45,7 @@ std::vector<ModelRun> model_runs() {
         std::string name = device.name + "_" + arguments[0] + "_" + precision;
         if (arguments.size() > 3) name += "_dropout";
         arguments.insert(arguments.end(), {"--batch", "1", "--precision", precision});
-        const bool is_a_gpu = !device.host_threads && device.variants.empty();
-        if (device.unavailable.empty() && (is_a_gpu || is_its_turn(name)))
+        if (device.unavailable.empty() && (device.is_a_gpu() || is_its_turn(name)))
           runs.push_back({device, dtype, name, arguments});
       }
   return runs;
