@@ -114,27 +114,41 @@ struct RowsShape {
   int rows, C;
 };
 
+// Dropout, or drop path, in an operation on rows. Row image_rows b + t is row t of image b; its
+// element c is kept as Dropout keeps element t C + c of that image, and then divided by 1 - drop.
+// Drop path (Huang et al. 2016) keeps or drops whole images, as Dropout their element 0. Numbers
+// may be rounded to dtype before and after dropout.
+struct Drop {
+  int image_rows = 1;
+  uint32_t layer = 0;
+  float drop = 0;
+};
+
 // ---- activations --------------------------------------------------------------------------------
 // The exact GELU (Hendrycks & Gimpel 2016) of x = inp + bias:
-//   out = x Phi(x) = x/2 (1 + erf(x / sqrt 2))
+//   out = dropout(x Phi(x)),   x Phi(x) = x/2 (1 + erf(x / sqrt 2))
 struct BiasGeluForward {
-  void* out;         // [rows, C] dtype  =, may be inp itself
-  const void* inp;   // [rows, C] dtype, saved for backward
-  const void* bias;  // [C] dtype
+  void* out;                 // [rows, C] dtype  =, may be inp itself
+  const void* inp;           // [rows, C] dtype, saved for backward
+  const void* bias;          // [C] dtype
+  const StepParams* params;  // seed, epoch, position; unused without dropout
   RowsShape shape;
+  Drop dropout;
   DType dtype;
   void describe(Arguments&) const;
 };
 
-// dinp = dout (Phi(x) + x phi(x)),   dbias (+)= sum over rows of dinp
+// dinp = dropout(dout) (Phi(x) + x phi(x)),   dbias (+)= sum over rows of dinp
 struct BiasGeluBackward {
-  void* dinp;        // [rows, C] dtype  =, may be dout itself
-  float* dbias;      // [C]  = or +=, by accumulate
-  void* workspace;   // [workspace_bytes(*this)]
-  const void* dout;  // [rows, C] dtype
-  const void* inp;   // [rows, C] dtype
-  const void* bias;  // [C] dtype
+  void* dinp;                // [rows, C] dtype  =, may be dout itself
+  float* dbias;              // [C]  = or +=, by accumulate
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* dout;          // [rows, C] dtype
+  const void* inp;           // [rows, C] dtype
+  const void* bias;          // [C] dtype
+  const StepParams* params;  // as in BiasGeluForward
   RowsShape shape;
+  Drop dropout;
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;
@@ -161,16 +175,18 @@ struct TanhBackward {
 
 // ---- linear and GELU ----------------------------------------------------------------------------
 // A linear and the GELU of its result, so that a product can compute the GELU of its sums:
-//   h = inp weight^T,   out = gelu(h + bias)
+//   h = inp weight^T,   out = dropout(gelu(h + bias))
 // out is rounded once, from fp32; its h may be the one that is stored or the unrounded sum.
 struct LinearGeluForward {
-  void* out;           // [M, N] dtype  =
-  void* h;             // [M, N] dtype  =, saved for backward; null: not stored
-  void* workspace;     // [workspace_bytes(*this)]
-  const void* inp;     // [M, K] dtype
-  const void* weight;  // [N, K] dtype
-  const void* bias;    // [N] dtype
+  void* out;                 // [M, N] dtype  =
+  void* h;                   // [M, N] dtype  =, saved for backward; null: not stored
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* inp;           // [M, K] dtype
+  const void* weight;        // [N, K] dtype
+  const void* bias;          // [N] dtype
+  const StepParams* params;  // as in BiasGeluForward
   LinearShape shape;
+  Drop dropout;
   DType dtype;
   void describe(Arguments&) const;
   // The same in two operations; without h, the second in place.
@@ -178,19 +194,21 @@ struct LinearGeluForward {
   BiasGeluForward gelu() const;
 };
 
-// The input gradient of a linear that reads gelu(x), x = h + gelu_bias, with the GELU's own:
-//   dinp = (dout weight) (Phi(x) + x phi(x)),   dgelu_bias (+)= sum over rows of dinp
+// The input gradient of a linear that reads dropout(gelu(x)), x = h + gelu_bias, with the GELU's:
+//   dinp = dropout(dout weight) (Phi(x) + x phi(x)),   dgelu_bias (+)= sum over rows of dinp
 // dinp is rounded once, from fp32; the product may be rounded before it is multiplied. The rows are
 // summed before dinp is rounded.
 struct GeluLinearBackwardInput {
-  void* dinp;             // [M, K] dtype  =
-  float* dgelu_bias;      // [K]  = or +=, by accumulate
-  void* workspace;        // [workspace_bytes(*this)]
-  const void* dout;       // [M, N] dtype
-  const void* h;          // [M, K] dtype: LinearGeluForward's
-  const void* weight;     // [N, K] dtype
-  const void* gelu_bias;  // [K] dtype
+  void* dinp;                // [M, K] dtype  =
+  float* dgelu_bias;         // [K]  = or +=, by accumulate
+  void* workspace;           // [workspace_bytes(*this)]
+  const void* dout;          // [M, N] dtype
+  const void* h;             // [M, K] dtype: LinearGeluForward's
+  const void* weight;        // [N, K] dtype
+  const void* gelu_bias;     // [K] dtype
+  const StepParams* params;  // as in BiasGeluForward
   LinearShape shape;
+  Drop dropout;
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;
@@ -201,18 +219,11 @@ struct GeluLinearBackwardInput {
 using GeluLinearBackward = BothGradients<LinearBackwardWeight, GeluLinearBackwardInput>;
 
 // ---- layernorm ----------------------------------------------------------------------------------
-// Drop path (Huang et al. 2016): drops the residual of whole images, and divides those of the
-// others by 1 - drop. Image b's is kept as element 0 by Dropout.
-struct DropPath {
-  int image_rows = 1;  // rows of an image
-  uint32_t layer = 0;
-  float drop = 0;
-};
-
 // Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
-//   sum = inp + drop_path(residual)   (without residual: sum is inp, and `sum` isn't written)
+//   sum = inp + drop_path(dropout(residual))
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
-// mean and variance are computed from sum as stored (rounded to dtype), since backward reads that.
+// Without residual, sum is inp, and `sum` isn't written. mean and variance are computed from sum as
+// stored (rounded to dtype), since backward reads that.
 struct LayerNormForward {
   void* out;                   // [rows, C] dtype  =, may be residual itself
   void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
@@ -220,20 +231,21 @@ struct LayerNormForward {
   const void* inp;             // [rows, C] dtype
   const void* residual;        // [rows, C] dtype, or null
   const float *weight, *bias;  // [C]
-  const StepParams* params;    // seed, epoch, position; unused without drop path
+  const StepParams* params;    // seed, epoch, position; unused without dropout and drop path
   RowsShape shape;
-  DropPath drop_path;
+  Drop dropout, drop_path;
   float eps;
   DType dtype;
   void describe(Arguments&) const;
 };
 
-// dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   dresidual = drop_path(dinp)
+// dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat))
 //   g = dout * weight,   xhat = (sum - mean) * rstd
+// dresidual = drop_path(dropout(dinp))
 // dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
 struct LayerNormBackward {
   void* dinp;                // [rows, C] dtype  =, may be dout or dsum itself
-  void* dresidual;           // [rows, C] dtype  =; null without drop path: residual's is dinp
+  void* dresidual;           // [rows, C] dtype  =; null if nothing is dropped: residual's is dinp
   float *dweight, *dbias;    // [C]  = or +=, by accumulate
   void* workspace;           // [workspace_bytes(*this)]
   const void* dout;          // [rows, C] dtype
@@ -243,7 +255,7 @@ struct LayerNormBackward {
   const float* weight;       // [C]
   const StepParams* params;  // as in LayerNormForward
   RowsShape shape;
-  DropPath drop_path;
+  Drop dropout, drop_path;
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;
@@ -266,7 +278,7 @@ struct LinearNormForward {
   const float *norm_weight, *norm_bias;  // [N]
   const StepParams* params;              // as in LayerNormForward
   LinearShape shape;
-  DropPath drop_path;
+  Drop dropout, drop_path;
   float eps;
   DType dtype;
   void describe(Arguments&) const;
@@ -290,7 +302,7 @@ struct NormLinearBackwardInput {
   const float* norm_weight;          // [K]
   const StepParams* params;          // as in LayerNormForward
   LinearShape shape;
-  DropPath drop_path;
+  Drop dropout, drop_path;
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;

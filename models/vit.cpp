@@ -41,19 +41,14 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps, queries);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});
     const Tensor mixed = attention(g, block + "attn", qkv, c.heads, o.attn_drop_rate, queries);
-    const auto dropped = [&](const std::string& name, const LinearOut& out) {
-      return o.proj_drop_rate > 0 ? LinearOut(dropout(g, block + name, out, o.proj_drop_rate))
-                                  : out;
-    };
     const LinearOut proj = linear(g, block + "attn.proj", mixed, {.N = C, .init = init});
-    branch = {dropped("attn.proj_drop", proj), drop_path};
+    branch = {proj, o.proj_drop_rate, drop_path};
 
     auto [x2, normed2] = layernorm(g, block + "norm2", x1, branch, c.layer_norm_eps);
-    LinearInput act = linear_gelu(g, block + "mlp.fc1", normed2, hidden, init);
-    if (o.proj_drop_rate > 0)  // else fc2's backward computes the GELU's, too
-      act = dropout(g, block + "mlp.drop1", act.out, o.proj_drop_rate);
+    const LinearInput act =
+        linear_gelu(g, block + "mlp.fc1", normed2, hidden, init, o.proj_drop_rate);
     const LinearOut fc2 = linear(g, block + "mlp.fc2", act, {.N = C, .init = init});
-    branch = {dropped("mlp.drop2", fc2), drop_path};
+    branch = {fc2, o.proj_drop_rate, drop_path};
     x = x2;
   }
 

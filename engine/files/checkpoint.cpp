@@ -175,24 +175,6 @@ TensorFile read_tensors(const std::string& path, const FileDigest& wanted) {
   return read_safetensors(path);
 }
 
-std::string last_folder(const std::string& run) {
-  std::error_code ignored;
-  const std::string last = run + "/last";
-  if (!fs::is_directory(run, ignored)) throw UserError(run + ": no such folder");
-  if (fs::exists(run + "/" + state_name, ignored))
-    throw UserError(run + ": a single checkpoint; name the run folder above it");
-  if (!fs::exists(fs::symlink_status(last, ignored))) {
-    const std::vector<StepFolder> steps = steps_of(run);
-    if (!steps.empty()) return run + "/" + steps[0].name();
-    throw UserError(run + ": no checkpoint here (" + last + " is missing)");
-  }
-  const std::string target = link_target(run, "last");
-  const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
-  if (!fs::is_directory(folder, ignored))
-    throw UserError(last + ": names " + folder + ", which doesn't exist; link it to a step folder");
-  return folder;
-}
-
 Checkpoint load_step(const std::string& folder) {
   CheckpointState state = read_state(folder);
   Checkpoint c = std::move(state.progress);
@@ -224,6 +206,27 @@ std::string intact_checkpoint(const std::string& run, const std::string& damaged
            name + " " + last + "`, then --resume, continues from it";
   }
   return "";
+}
+
+std::string last_folder(const std::string& run) {
+  std::error_code ignored;
+  const std::string last = run + "/last";
+  if (!fs::is_directory(run, ignored)) throw UserError(run + ": no such folder");
+  if (fs::exists(run + "/" + state_name, ignored))
+    throw UserError(run + ": a single checkpoint; name the run folder above it");
+  if (!fs::exists(fs::symlink_status(last, ignored))) {
+    const std::vector<StepFolder> steps = steps_of(run);
+    if (!steps.empty()) return run + "/" + steps[0].name();
+    throw UserError(run + ": no checkpoint here (" + last + " is missing)");
+  }
+  const std::string target = link_target(run, "last");
+  const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
+  if (!fs::is_directory(folder, ignored)) {
+    const std::string other = intact_checkpoint(run, folder);
+    throw UserError(last + ": names " + folder + ", which doesn't exist" +
+                    (other.empty() ? "; there is no other intact checkpoint" : other));
+  }
+  return folder;
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 // The exact GELU of inp + bias:
-//   x = inp + bias,   out = x Phi(x),   dinp = dout * (Phi(x) + x phi(x)),   dbias (+)= sum of dinp
+//   x = inp + bias,   out = dropout(x Phi(x)),   dinp = dropout(dout) * (Phi(x) + x phi(x)),
+//   dbias (+)= sum of dinp
 // Saved for backward: inp alone; Phi and phi share one exponential (simd::normal), cheaper to
 // recompute than to read. dinp =; dbias = or += by accumulate. Threads share the rows; the column
 // sums go through RowGroups. 8 (backward 12) bytes per element, and about 35 vector instructions
-// for 16 of them: memory and arithmetic limit it alike.
+// for 16 of them: memory and arithmetic limit it alike. Dropout is a pass over a row in L1.
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/random.h"
 
 namespace bv::BAREVISION_ISA {
 namespace {
@@ -26,6 +27,7 @@ void forward(const BiasGeluForward& op) {
       const vf x = lanes.load(inp + i) + lanes.load(bias + i);
       lanes.store(out + i, x * simd::normal(x).cdf);
     });
+    if (op.dropout.drop > 0) drop_row(op.dropout, op.params, row, C, out, out);
   }
 }
 
@@ -39,6 +41,10 @@ void backward(const BiasGeluBackward& op) {
     const size_t at = size_t(row) * C;
     const T *inp = as<T>(op.inp) + at, *dout = as<T>(op.dout) + at;
     T* dinp = as<T>(op.dinp) + at;
+    if (op.dropout.drop > 0) {
+      drop_row(op.dropout, op.params, row, C, dinp, dout);
+      dout = dinp;
+    }
     for_each(C, [&](int i, auto lanes) {
       const vf x = lanes.load(inp + i) + lanes.load(bias + i);
       const simd::Normal normal = simd::normal(x);

@@ -1,5 +1,6 @@
 // The exact GELU of inp + bias:
-//   x = inp + bias,   out = x Phi(x),   dinp = dout * (Phi(x) + x phi(x)),   dbias (+)= sum of dinp
+//   x = inp + bias,   out = dropout(x Phi(x)),   dinp = dropout(dout) * (Phi(x) + x phi(x)),
+//   dbias (+)= sum of dinp
 // Saved for backward: inp alone. dinp =; dbias = or += by accumulate, in column_sums.cuh's two
 // stages. A block covers a stripe of columns and every gridDim.y-th group of rows; a thread keeps
 // to its columns, 1 or 16 bytes' worth, and loops over the rows; their bias, and backward their
@@ -11,6 +12,7 @@
 // memory is the limit. erff alone would take about 25. Registers: tests/kernels/resources.txt.
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/plain.cuh"
+#include "kernels/gemm/dropout.cuh"
 #include "kernels/gemm/gelu.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -21,19 +23,22 @@ namespace {
 // is near -1.
 template <class T>
 __global__ void bias_gelu_forward_plain(BiasGeluForward op) {
-  const size_t i = thread_number();
-  if (i >= size_t(op.shape.rows) * op.shape.C) return;
-  const float x = to_float(as<T>(op.inp)[i]) + to_float(as<T>(op.bias)[i % op.shape.C]);
-  as<T>(op.out)[i] = from_float<T>(x / 2 * erfcf(-x / sqrtf(2)));
+  const size_t i = thread_number(), C = op.shape.C;
+  if (i >= size_t(op.shape.rows) * C) return;
+  const float x = to_float(as<T>(op.inp)[i]) + to_float(as<T>(op.bias)[i % C]);
+  const float out = x / 2 * erfcf(-x / sqrtf(2));
+  as<T>(op.out)[i] = from_float<T>(DroppedRow(op, i / C, C).dropped(out, i % C));
 }
 
 // dinp[i]
 template <class T>
 __device__ float gelu_gradient(const BiasGeluBackward& op, size_t i) {
   constexpr float pi = 3.14159265f;
-  const float x = to_float(as<T>(op.inp)[i]) + to_float(as<T>(op.bias)[i % op.shape.C]);
+  const size_t C = op.shape.C;
+  const float x = to_float(as<T>(op.inp)[i]) + to_float(as<T>(op.bias)[i % C]);
   const float Phi = erfcf(-x / sqrtf(2)) / 2, phi = expf(-x * x / 2) / sqrtf(2 * pi);
-  return to_float(as<T>(op.dout)[i]) * (Phi + x * phi);
+  const float dout = to_float(as<T>(op.dout)[i]);
+  return DroppedRow(op, i / C, C).dropped(dout, i % C) * (Phi + x * phi);
 }
 
 template <class T>
@@ -68,7 +73,7 @@ __global__ void __launch_bounds__(256) bias_gelu_forward_any(BiasGeluForward op)
     const size_t at = size_t(row) * C + column;
     const float x = to_float(static_cast<const T*>(op.inp)[at]) +
                     to_float(static_cast<const T*>(op.bias)[column]);
-    static_cast<T*>(op.out)[at] = from_float<T>(gelu(x));
+    static_cast<T*>(op.out)[at] = from_float<T>(DroppedRow(op, row, C).dropped(gelu(x), column));
   }
 }
 
@@ -83,7 +88,8 @@ __global__ void __launch_bounds__(256) bias_gelu_backward_any(BiasGeluBackward o
     const size_t at = size_t(row) * C + column;
     const float x = to_float(static_cast<const T*>(op.inp)[at]) +
                     to_float(static_cast<const T*>(op.bias)[column]);
-    const float d = to_float(static_cast<const T*>(op.dout)[at]) * gelu_slope(x);
+    const float dout = to_float(static_cast<const T*>(op.dout)[at]);
+    const float d = DroppedRow(op, row, C).dropped(dout, column) * gelu_slope(x);
     static_cast<T*>(op.dinp)[at] = from_float<T>(d);
     dbias[0] += d;
   }
@@ -119,11 +125,11 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_forward(BiasGelu
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
       const unsigned r = row + k * S::step();
-      Pack<T> out;
+      float out[width];
 #pragma unroll
-      for (int i = 0; i < width; ++i)
-        out.at[i] = from_float<T>(gelu(to_float(inp[k].at[i]) + bias[i]));
-      if (r < rows) store_pack(static_cast<T*>(op.out) + size_t(r) * C + column, out);
+      for (int i = 0; i < width; ++i) out[i] = gelu(to_float(inp[k].at[i]) + bias[i]);
+      DroppedRow(op, r, C).drop(out, column);
+      if (r < rows) store_pack(static_cast<T*>(op.out) + size_t(r) * C + column, pack_of<T>(out));
     }
   }
 }
@@ -148,14 +154,15 @@ __global__ void __launch_bounds__(256, blocks_per_sm) bias_gelu_backward(BiasGel
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
       const unsigned r = row + k * S::step();
-      Pack<T> dinp;
+      float d[width];
+      to_floats(d, dout[k]);
+      DroppedRow(op, r, C).drop(d, column);
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        const float d = to_float(dout[k].at[i]) * gelu_slope(to_float(inp[k].at[i]) + bias[i]);
-        dinp.at[i] = from_float<T>(d);
-        if (r < rows) dbias[i] += d;
+        d[i] *= gelu_slope(to_float(inp[k].at[i]) + bias[i]);
+        if (r < rows) dbias[i] += d[i];
       }
-      if (r < rows) store_pack(static_cast<T*>(op.dinp) + size_t(r) * C + column, dinp);
+      if (r < rows) store_pack(static_cast<T*>(op.dinp) + size_t(r) * C + column, pack_of<T>(d));
     }
   }
   S::write_sums(dbias, static_cast<float*>(op.workspace) + size_t(blockIdx.y) * C, C,

@@ -1,6 +1,9 @@
-// Philox (kernels/philox.h) in vectors: the words of 4 * width neighbouring decisions at once.
+// Philox (kernels/philox.h) in vectors: the words of 4 * width neighbouring decisions at once; and
+// the dropout that they decide.
 #pragma once
 #include "kernels/cpu/simd.h"
+#include "kernels/kernels.h"
+#include "kernels/philox.h"
 
 namespace bv::BAREVISION_ISA {
 
@@ -34,6 +37,53 @@ static inline void philox_words(uint64_t key, uint32_t counter, uint32_t c1, uin
 // uniform() of kernels/philox.h
 static inline simd::vf uniform(simd::vu word) {
   return simd::to_float(reinterpret_cast<simd::vi>(word >> 8)) * 0x1p-24f;
+}
+
+// Dropout of one image's elements.
+struct ImageDropout {
+  const StepParams& params;
+  int image;
+  uint32_t layer;
+  float drop;
+
+  // Elements first .. first + n of the image. out may be inp.
+  template <class T>
+  void run(T* out, const T* inp, uint32_t first, int n) const {
+    const float factor = 1.0f / (1.0f - drop);
+    const uint32_t position = params.position + static_cast<uint32_t>(image);
+    const auto choose = [&](int begin, int count, const simd::vf* draws) {
+      simd::for_each(count, [&](int i, auto lanes) {
+        const simd::vf x = lanes.load(inp + begin + i) * factor;
+        lanes.store(out + begin + i, simd::select(draws[i / simd::width] >= drop, x, simd::vf{}));
+      });
+    };
+    int done = 0;
+    if (const int used = static_cast<int>(first % 4); used > 0) {  // the rest of a draw
+      const Philox4 words = philox(params.seed, first / 4, position, params.epoch, layer);
+      simd::vf draws{};
+      for (int k = used; k < 4; ++k) draws[k - used] = bv::uniform(words.at[k]);
+      done = n < 4 - used ? n : 4 - used;
+      choose(0, done, &draws);
+    }
+    constexpr int drawn = 4 * simd::width;  // decisions by one vector of counters
+    for (; done < n; done += drawn) {
+      simd::vu words[4];
+      philox_words(params.seed, (first + static_cast<uint32_t>(done)) / 4, position, params.epoch,
+                   layer, words);
+      const simd::vf draws[4] = {uniform(words[0]), uniform(words[1]), uniform(words[2]),
+                                 uniform(words[3])};
+      choose(done, n - done < drawn ? n - done : drawn, draws);
+    }
+  }
+};
+
+// Drops elements of a row of C, for operations with a Drop.
+template <class T>
+static inline void drop_row(const Drop& d, const StepParams* params, int row, int C, T* out,
+                            const T* inp) {
+  const int image = row / d.image_rows;
+  const auto first = static_cast<uint32_t>(row - image * d.image_rows) * static_cast<uint32_t>(C);
+  ImageDropout{*params, image, d.layer, d.drop}.run(out, inp, first, C);
 }
 
 }  // namespace bv::BAREVISION_ISA

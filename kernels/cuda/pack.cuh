@@ -47,6 +47,19 @@ __device__ void store_pack(T* p, const Pack<T>& pack) {
   store(p, pack);
 }
 
+template <class T>
+__device__ void to_floats(float (&x)[Pack<T>::size], Pack<T> pack) {
+#pragma unroll
+  for (int i = 0; i < Pack<T>::size; ++i) x[i] = to_float(pack.at[i]);
+}
+template <class T>
+__device__ Pack<T> pack_of(const float (&x)[Pack<T>::size]) {
+  Pack<T> pack;
+#pragma unroll
+  for (int i = 0; i < Pack<T>::size; ++i) pack.at[i] = from_float<T>(x[i]);
+  return pack;
+}
+
 // Whether dense rows of `elements` Ts can be read in packs.
 template <class T>
 constexpr bool in_packs(size_t elements) {

@@ -1,17 +1,16 @@
 // Residual add and layer normalisation over the last dimension, row by row:
-//   sum = inp + drop_path(residual),   out = (sum - mean) * rstd * weight + bias
+//   sum = inp + drop_path(dropout(residual)),   out = (sum - mean) * rstd * weight + bias
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
-//   dresidual = drop_path(dinp)
+//   dresidual = drop_path(dropout(dinp))
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. A row is read
 // from memory once, then from L1 for each of three passes (mean, variance, result): the variance is
 // computed from the differences from the mean, so that nothing cancels. Threads share the rows;
 // backward's column sums go through RowGroups. 8 (backward 14) flops per element for 8 to 16 bytes:
-// memory is the limit.
+// memory is the limit. Dropout is a pass over a row in L1.
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
-#include "kernels/cpu/simd.h"
-#include "kernels/philox.h"
+#include "kernels/cpu/random.h"
 
 namespace bv::BAREVISION_ISA {
 namespace {
@@ -23,7 +22,7 @@ using simd::vf;
 // Multiplied by this, a row of the residual has had its drop path; 0: all of it is dropped.
 template <class Op>
 float keep_factor(const Op& op, int row) {
-  const DropPath& path = op.drop_path;
+  const Drop& path = op.drop_path;
   if (path.drop == 0) return 1;
   const uint32_t image = op.params->position + static_cast<uint32_t>(row / path.image_rows);
   const Philox4 words = philox(op.params->seed, 0, image, op.params->epoch, path.layer);
@@ -38,6 +37,10 @@ void forward_row(const LayerNormForward& op, int row) {
   const T* residual = op.residual ? as<T>(op.residual) + at : nullptr;
   T* sum = residual ? as<T>(op.sum) + at : nullptr;
   const float factor = residual ? keep_factor(op, row) : 1;
+  if (op.dropout.drop > 0) {
+    drop_row(op.dropout, op.params, row, C, sum, residual);
+    residual = sum;
+  }
   vf total{};
   for_each(C, [&](int i, auto lanes) {
     vf v = lanes.load(inp + i);
@@ -98,6 +101,7 @@ void backward_row(const LayerNormBackward& op, int row, float* dweight, float* d
     lanes.store(dinp + i, d);
     if (dresidual) lanes.store(dresidual + i, factor > 0 ? d * factor : vf{});
   });
+  if (op.dropout.drop > 0) drop_row(op.dropout, op.params, row, C, dresidual, dresidual);
 }
 
 template <class T>

@@ -1,8 +1,8 @@
 // Residual add and layer normalisation over the last dimension, row by row:
-//   sum = inp + drop_path(residual),   out = (sum - mean) * rstd * weight + bias
+//   sum = inp + drop_path(dropout(residual)),   out = (sum - mean) * rstd * weight + bias
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
-//   dresidual = drop_path(dinp)
+//   dresidual = drop_path(dropout(dinp))
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
 // are those of sum as it is stored; the variance is computed from the differences from the mean, in
 // a second pass, so that nothing cancels.
@@ -25,7 +25,7 @@
 #include "kernels/cuda/norm_sums.cuh"
 #include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/ptx.cuh"
-#include "kernels/layers/drop_path.cuh"
+#include "kernels/gemm/dropout.cuh"
 
 namespace bv::BAREVISION_GPU {
 namespace {
@@ -40,9 +40,11 @@ __global__ void layernorm_forward_plain(LayerNormForward op) {
   if (op.residual) {
     const T* residual = as<T>(op.residual) + row * C;
     T* sum = as<T>(op.sum) + row * C;
-    const float factor = keep_factor(op, is_kept(op, row));
+    const DroppedRow dropout(op, row, C);
+    const float factor = keep_factor(op.drop_path, is_kept(op, row));
     for (size_t c = 0; c < C; ++c)
-      sum[c] = from_float<T>(to_float(inp[c]) + times(to_float(residual[c]), factor));
+      sum[c] = from_float<T>(to_float(inp[c]) +
+                             times(dropout.dropped(to_float(residual[c]), c), factor));
     inp = sum;
   }
   float sum = 0, squares = 0;
@@ -63,7 +65,8 @@ __global__ void layernorm_backward_plain(LayerNormBackward op) {
   if (row >= rows) return;
   const T *dout = as<T>(op.dout) + row * C, *sum = as<T>(op.sum) + row * C;
   const float mean = op.mean[row], rstd = op.rstd[row];
-  const float factor = keep_factor(op, is_kept(op, row));
+  const DroppedRow dropout(op, row, C);
+  const float factor = keep_factor(op.drop_path, is_kept(op, row));
   float g_mean = 0, g_xhat_mean = 0;
   for (size_t c = 0; c < C; ++c) {
     const float g = to_float(dout[c]) * op.weight[c], xhat = (to_float(sum[c]) - mean) * rstd;
@@ -75,7 +78,8 @@ __global__ void layernorm_backward_plain(LayerNormBackward op) {
     const float dsum = op.dsum ? to_float(as<T>(op.dsum)[row * C + c]) : 0;
     const float d = dsum + rstd * (g - g_mean - xhat * g_xhat_mean);
     as<T>(op.dinp)[row * C + c] = from_float<T>(d);
-    if (op.dresidual) as<T>(op.dresidual)[row * C + c] = from_float<T>(times(d, factor));
+    if (op.dresidual)
+      as<T>(op.dresidual)[row * C + c] = from_float<T>(times(dropout.dropped(d, c), factor));
   }
 }
 
@@ -109,9 +113,11 @@ __global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormFo
   if (op.residual) {
     const T* residual = static_cast<const T*>(op.residual) + begin;
     T* sum = static_cast<T*>(op.sum) + begin;
-    const float factor = keep_factor(op, is_kept(op, row));
+    const DroppedRow dropout(op, row, C);
+    const float factor = keep_factor(op.drop_path, is_kept(op, row));
     for (int c = lane; c < C; c += warp_size)
-      sum[c] = from_float<T>(to_float(x[c]) + times(to_float(residual[c]), factor));
+      sum[c] =
+          from_float<T>(to_float(x[c]) + times(dropout.dropped(to_float(residual[c]), c), factor));
     x = sum;  // each thread reads back only what it wrote
   }
   float total = 0;
@@ -150,13 +156,14 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   const float g_mean = warp_sum(g_sum) / C, slope = warp_sum(g_xhat_sum) / C * rstd;
   T* dinp = static_cast<T*>(op.dinp) + begin;
   T* dresidual = op.dresidual ? static_cast<T*>(op.dresidual) + begin : nullptr;
-  const float factor = keep_factor(op, is_kept(op, row));
+  const DroppedRow dropout(op, row, C);
+  const float factor = keep_factor(op.drop_path, is_kept(op, row));
   for (int c = lane; c < C; c += warp_size) {
     const float g = fmaf(to_float(dout[c]), op.weight[c], -g_mean);
     float d = fmaf(to_float(sum[c]) - mean, -slope, g) * rstd;
     if (dsum) d += to_float(dsum[c]);
     dinp[c] = from_float<T>(d);
-    if (dresidual) dresidual[c] = from_float<T>(times(d, factor));
+    if (dresidual) dresidual[c] = from_float<T>(times(dropout.dropped(d, c), factor));
   }
 }
 
@@ -202,20 +209,6 @@ struct Split {
   }
 };
 
-template <class T>
-__device__ void to_floats(float (&x)[Pack<T>::size], Pack<T> pack) {
-#pragma unroll
-  for (int i = 0; i < Pack<T>::size; ++i) x[i] = to_float(pack.at[i]);
-}
-
-template <class T>
-__device__ Pack<T> pack_of(const float (&x)[Pack<T>::size]) {
-  Pack<T> pack;
-#pragma unroll
-  for (int i = 0; i < Pack<T>::size; ++i) pack.at[i] = from_float<T>(x[i]);
-  return pack;
-}
-
 template <int packs>
 __device__ float sum_of(const float (&x)[packs]) {
   float sum = x[0];
@@ -225,13 +218,13 @@ __device__ float sum_of(const float (&x)[packs]) {
 }
 
 constexpr int forward_threads = 128;
+template <class T, int lanes>  // at least, on an SM
+constexpr int forward_blocks = sizeof(T) == 4 ? 6
+                               : lanes == 8   ? 8
+                                              : 7;
 
-template <class T, int lanes, int size>
-__global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
-                                                   : lanes == 8   ? 8
-                                                                  : 7)
-    layernorm_forward(LayerNormForward op, float inverse_C) {
-  await_kernel_ahead();
+template <bool has_dropout, class T, int lanes, int size>
+__device__ void forward(const LayerNormForward& op, float inverse_C) {
   using S = Split<T, lanes, size>;
   constexpr int packs = S::packs, width = S::width;
   const int C = op.shape.C;
@@ -241,7 +234,8 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
   const bool in_bounds = unclamped <= last;  // all threads take part in their warp's sums
   const size_t begin = static_cast<size_t>(row) * C;
 
-  const float factor = keep_factor(op, is_kept(op, row));  // here, while registers are free
+  const DroppedRow dropout(op, row, C);
+  const float factor = keep_factor(op.drop_path, is_kept(op, row));  // here: registers are free
   Pack<T> inp[packs];
   S::load(inp, op.inp, begin, C);
   float x[packs][width];
@@ -253,6 +247,7 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
       float other[width];
       to_floats<T>(x[p], inp[p]);
       to_floats<T>(other, residual[p]);
+      if constexpr (has_dropout) dropout.drop(other, S::column(p));
       Pack<T> sum;
 #pragma unroll
       for (int i = 0; i < width; ++i) {
@@ -298,6 +293,20 @@ __global__ void __launch_bounds__(forward_threads, sizeof(T) == 4 ? 6
       store_pack(static_cast<T*>(op.out) + begin + S::column(p), out);
   }
   if (in_bounds && threadIdx.x % lanes == 0) op.mean[row] = mean, op.rstd[row] = rstd;
+}
+
+template <class T, int lanes, int size>
+__global__ void __launch_bounds__(forward_threads, (forward_blocks<T, lanes>))
+    layernorm_forward(LayerNormForward op, float inverse_C) {
+  await_kernel_ahead();
+  forward<false, T, lanes, size>(op, inverse_C);
+}
+// Philox needs more registers.
+template <class T, int lanes, int size>
+__global__ void __launch_bounds__(forward_threads, (forward_blocks<T, lanes> - 2))
+    layernorm_forward_dropout(LayerNormForward op, float inverse_C) {
+  await_kernel_ahead();
+  forward<true, T, lanes, size>(op, inverse_C);
 }
 
 // ---- C in packs, backward: dweight and dbias in the same pass as dinp ---------------------------
@@ -420,7 +429,8 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
       const size_t at = static_cast<size_t>(row) * C + S::column(p);
       store_pack(static_cast<T*>(op.dinp) + at, pack_of<T>(d));
       if (!op.dresidual) continue;
-      const float factor = keep_factor(op, kept);  // again: a predicate needs no register
+      DroppedRow(op, row, C).drop(d, S::column(p));
+      const float factor = keep_factor(op.drop_path, kept);  // again: a predicate needs no register
 #pragma unroll
       for (int i = 0; i < width; ++i) d[i] = times(d[i], factor);
       store_pack(static_cast<T*>(op.dresidual) + at, pack_of<T>(d));
@@ -475,9 +485,14 @@ void CudaKernels::run(const LayerNormForward& op, cudaStream_t stream) {
   by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
     if constexpr (lanes == 0)
       launch<layernorm_forward_any<T>>(ceil_div(rows, any_rows), any_threads, 0, stream, op);
-    else
-      launch<layernorm_forward<T, lanes, size>>(ceil_div(rows, forward_threads / lanes),
-                                                forward_threads, 0, stream, op, 1.0f / C);
+    else {
+      const int blocks = ceil_div(rows, forward_threads / lanes);
+      if (op.dropout.drop > 0)
+        launch<layernorm_forward_dropout<T, lanes, size>>(blocks, forward_threads, 0, stream, op,
+                                                          1.0f / C);
+      else
+        launch<layernorm_forward<T, lanes, size>>(blocks, forward_threads, 0, stream, op, 1.0f / C);
+    }
   });
 }
 

@@ -1,7 +1,7 @@
 // A linear and a GELU, each by its own kernels, plain or fast:
-//   forward  h[M,N] = inp[M,K] weight[N,K]^T,   out[M,N] = gelu(h + bias)
-//   input    dinp[M,K] = (dout[M,N] weight[N,K]) * gelu'(inp[M,K] + bias),   dinp =
-//            dbias[K] (+)= column sums of dinp                               = or += by accumulate
+//   forward  h[M,N] = inp[M,K] weight[N,K]^T,   out[M,N] = dropout(gelu(h + bias))
+//   input    dinp[M,K] = dropout(dout[M,N] weight[N,K]) * gelu'(inp[M,K] + bias),   dinp =
+//            dbias[K] (+)= column sums of dinp                           = or += by accumulate
 // The product is rounded to dtype in h, or in dinp, and gelu.cu reads it from there: in 16 bits
 // forward moves 2 bytes per element, backward 4, that a product with the GELU in its epilogue
 // would keep in registers. Memory limits the second kernel, and so these operations.

@@ -1,7 +1,7 @@
 // linear_norm.cu on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, for rows
 // of 192 channels (ViT-Tiny's), which a tile holds whole: its epilogue computes layer norm, and the
 // product stays in registers (linear_norm_sm90_epilogue.cuh).
-//   forward  sum[M,192] = stream + drop_path(inp[M,K] weight[192,K]^T + bias)
+//   forward  sum[M,192] = stream + drop_path(dropout(inp[M,K] weight[192,K]^T + bias))
 //            out = (sum - mean) * rstd * norm_weight + norm_bias
 //   input    dnormed[M,192] = dout[M,N] weight[N,192]
 //            dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),
@@ -12,7 +12,8 @@
 // Bytes: 2 M (K + 3 * 192) and 2 M (N + 3 * 192), where the two operations move 4 M 192 more, the
 // product's round trip: the limit (ROOFLINE.md, layer norm). A consumer has 64 rows, since with 128
 // its sums would take 192 of 240 registers; both share b, as 64 rows alone would read 1.4 times the
-// bytes from L2.
+// bytes from L2. With dropout layernorm.cu computes the gradient: the epilogue leaves no registers
+// for Philox.
 #include "kernels/cuda/hopper/hopper_kernels.h"
 #include "kernels/gemm/sm90_tiles.h"
 #include "kernels/layers/linear_norm_sm90_epilogue.cuh"
@@ -63,7 +64,7 @@ void HopperKernels::run(const LinearNormForward& op, cudaStream_t stream) {
 
 template <>
 bool HopperKernels::takes(const NormLinearBackwardInput& op) const {
-  return fits(op.dtype, op.shape.K, op.shape.N);
+  return fits(op.dtype, op.shape.K, op.shape.N) && op.dropout.drop == 0;
 }
 template <>
 size_t HopperKernels::workspace(const NormLinearBackwardInput& op) const {

@@ -2,12 +2,42 @@
 // layer norm's.
 #pragma once
 #include "kernels/cuda/norm_sums.cuh"
+#include "kernels/gemm/dropout.cuh"
 #include "kernels/gemm/sm90_epilogue.cuh"
-#include "kernels/layers/drop_path.cuh"
 
 namespace bv::BAREVISION_GPU::sm90 {
 
 constexpr int norm_rows = 64, row_length = 192;  // of a consumer's tile
+
+// Dropout of a thread's pairs in for_each_square, x[2 i] and x[2 i + 1] at square_row(0, i) of the
+// 64 rows from `m` on and at square_column(j, i). Two neighbouring lanes have the four columns of a
+// draw: each draws for one of their two rows.
+class DroppedSquares {
+ public:
+  __device__ DroppedSquares(const auto& op, int m)
+      : row_(op, m + square_row(0, odd()), row_length) {}
+  // first: the piece's column.
+  __device__ void drop(float (&x)[8], int first, int j) const {
+    if (!row_.drops()) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Philox4 words = row_.draw((first + square_column(j, 2 * half)) & ~3u);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const uint32_t own = odd() ? words.at[2 + k] : words.at[k];
+        const uint32_t other = odd() ? words.at[k] : words.at[2 + k];
+        const uint32_t from_other = __shfl_xor_sync(~0u, other, 1);
+        float &top = x[4 * half + k], &bottom = x[4 * half + 2 + k];
+        top = row_.by_word(odd() ? from_other : own, top);
+        bottom = row_.by_word(odd() ? own : from_other, bottom);
+      }
+    }
+  }
+
+ private:
+  __device__ static bool odd() { return threadIdx.x % 2; }
+  DroppedRow row_;
+};
 
 // ---- out = layer norm of the sums, the bias and stream ------------------------------------------
 // A thread has 48 columns of two rows, as stored in `sum`, in the place of its sums.
@@ -50,27 +80,34 @@ struct NormForward {
   template <class Sums, class Shared>
   __device__ void store(Sums& product, const Item& t, Nothing&, Shared& s, int consumer,
                         int turn) const {
+    const DroppedSquares dropout(norm, t.m);
     float mean[2] = {}, rstd[2] = {}, factor[2];  // sums over the row at first
 #pragma unroll
     for (int i = 0; i < 2; ++i)
-      factor[i] = keep_factor(norm, is_kept(norm, t.m + square_row(0, i)));
+      factor[i] = keep_factor(norm.drop_path, is_kept(norm, t.m + square_row(0, i)));
     mbarrier_wait_parity(&s.full, turn % 2);
 #pragma unroll
     for (int p = 0; p < pieces; ++p) {
       for_each_square<1>(s.sum[p], [&](int, int j, uint4* at) {
         uint32_t pairs[4];
         ldmatrix_x4(pairs, at);
+        float* const sums = product.of[0] + 4 * (8 * p + j);
+        float x[8];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const auto of_bias = load<2>(s.bias + p * piece_columns + square_column(j, i));
+          x[2 * i] = sums[2 * i] + of_bias.at[0], x[2 * i + 1] = sums[2 * i + 1] + of_bias.at[1];
+        }
+        dropout.drop(x, p * piece_columns, j);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int row = i % 2;
           const auto add = floats_of<T>(pairs[i]);
-          const auto of_bias = load<2>(s.bias + p * piece_columns + square_column(j, i));
-          float* const x = product.of[0] + 4 * (8 * p + j) + 2 * i;
-          pairs[i] = cvt_rn_x2<T>(add.at[0] + times(x[0] + of_bias.at[0], factor[row]),
-                                  add.at[1] + times(x[1] + of_bias.at[1], factor[row]));
+          pairs[i] = cvt_rn_x2<T>(add.at[0] + times(x[2 * i], factor[row]),
+                                  add.at[1] + times(x[2 * i + 1], factor[row]));
           const auto stored = floats_of<T>(pairs[i]);
-          x[0] = stored.at[0], x[1] = stored.at[1];
-          mean[row] += x[0] + x[1];
+          sums[2 * i] = stored.at[0], sums[2 * i + 1] = stored.at[1];
+          mean[row] += stored.at[0] + stored.at[1];
         }
         stmatrix_x4(at, pairs);
       });
@@ -208,7 +245,8 @@ struct NormBackward {
     for (int i = 0; i < 2; ++i) {
       g_mean[i] = warp_sum<4>(g_mean[i]) * (1.0f / row_length);
       slope[i] = warp_sum<4>(slope[i]) * (1.0f / row_length) * rstd[i];
-      if (norm.dresidual) factor[i] = keep_factor(norm, is_kept(norm, t.m + square_row(0, i)));
+      if (norm.dresidual)
+        factor[i] = keep_factor(norm.drop_path, is_kept(norm, t.m + square_row(0, i)));
     }
 #pragma unroll
     for (int p = 0; p < pieces; ++p) {

@@ -5,7 +5,8 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K]        both are contiguous along their rows
 //            dbias[N] (+)= sums over dout's columns, from a product by ones of the same tile
 // With GELU (kernels.h): forward's epilogue computes it from the unrounded sums; backward's reads
-// h, multiplies by the slope, and adds up the columns.
+// h, multiplies by the slope, and adds up the columns. With dropout, too, gelu.cu computes it: the
+// sums leave no registers for Philox.
 // out and dinp =; dweight and dbias = or += by accumulate. Each sum is rounded to 16 bits once.
 #include <algorithm>
 
@@ -193,7 +194,7 @@ void HopperKernels::run(const LinearBackwardWeight& op, cudaStream_t stream) {
 
 template <>
 bool HopperKernels::takes(const LinearGeluForward& op) const {
-  return fits(op.dtype, op.shape);
+  return fits(op.dtype, op.shape) && op.dropout.drop == 0;
 }
 template <>
 size_t HopperKernels::workspace(const LinearGeluForward&) const {
@@ -215,7 +216,7 @@ void HopperKernels::run(const LinearGeluForward& op, cudaStream_t stream) {
 
 template <>
 bool HopperKernels::takes(const GeluLinearBackwardInput& op) const {
-  return fits(op.dtype, op.shape) && op.shape.K <= DeviceProps::counters;
+  return fits(op.dtype, op.shape) && op.shape.K <= DeviceProps::counters && op.dropout.drop == 0;
 }
 template <>
 size_t HopperKernels::workspace(const GeluLinearBackwardInput& op) const {

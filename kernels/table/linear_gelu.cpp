@@ -17,7 +17,9 @@ BiasGeluForward LinearGeluForward::gelu() const {
   return {.out = out,
           .inp = h ? h : out,
           .bias = bias,
+          .params = params,
           .shape = {.rows = shape.M, .C = shape.N},
+          .dropout = dropout,
           .dtype = dtype};
 }
 
@@ -37,7 +39,9 @@ BiasGeluBackward GeluLinearBackwardInput::gelu() const {
           .dout = dinp,
           .inp = h,
           .bias = gelu_bias,
+          .params = params,
           .shape = {.rows = shape.M, .C = shape.K},
+          .dropout = dropout,
           .dtype = dtype,
           .accumulate = accumulate};
 }

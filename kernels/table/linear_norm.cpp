@@ -24,6 +24,7 @@ LayerNormForward LinearNormForward::norm() const {
           .bias = norm_bias,
           .params = params,
           .shape = {.rows = shape.M, .C = shape.N},
+          .dropout = dropout,
           .drop_path = drop_path,
           .eps = eps,
           .dtype = dtype};
@@ -52,6 +53,7 @@ LayerNormBackward NormLinearBackwardInput::norm() const {
           .weight = norm_weight,
           .params = params,
           .shape = {.rows = shape.M, .C = shape.K},
+          .dropout = dropout,
           .drop_path = drop_path,
           .dtype = dtype,
           .accumulate = accumulate};

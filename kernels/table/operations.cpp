@@ -18,10 +18,24 @@ Arguments& sizes(Arguments& a, const RowsShape& s) {
   a.size("rows", s.rows), a.size("C", s.C);
   return a;
 }
-void rules(Arguments& a, const DropPath& path, const RowsShape& s) {
-  a.size("image_rows", path.image_rows);
-  a.rule(path.drop >= 0 && path.drop <= 1, "drop must be in 0-1");
-  a.rule(path.image_rows > 0 && s.rows % path.image_rows == 0, "rows: not of whole images");
+template <class Op>
+bool drops(const Op& op) {
+  if constexpr (requires { op.drop_path; })
+    if (op.drop_path.drop > 0) return true;
+  return op.dropout.drop > 0;
+}
+template <class Op>
+void drop_rules(Arguments& a, const Op& op, const RowsShape& s) {
+  const auto rules = [&](const Drop& d) {
+    a.rule(d.drop >= 0 && d.drop <= 1, "drop must be in 0-1");
+    a.rule(d.image_rows > 0 && s.rows % d.image_rows == 0, "rows: not of whole images");
+  };
+  const Drop* named = &op.dropout;
+  if constexpr (requires { op.drop_path; })
+    if (op.dropout.drop == 0) named = &op.drop_path;
+  a.size("image_rows", named->image_rows);
+  rules(op.dropout);
+  if constexpr (requires { op.drop_path; }) rules(op.drop_path);
 }
 Arguments& sizes(Arguments& a, const AttentionShape& s) {
   a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D), a.size("Q", s.Q);
@@ -205,17 +219,21 @@ void ConvBackwardSums::describe(Arguments& a) const {
 void BiasGeluForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("BiasGeluForward", dtype), shape).flops(20 * n);
+  drop_rules(a, *this, shape);
   a.write("out", out, n);
   a.read("inp", inp, n), a.read("bias", bias, shape.C);
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 void BiasGeluBackward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("BiasGeluBackward", dtype), shape).flops(30 * n);
+  drop_rules(a, *this, shape);
   a.write("dinp", dinp, n);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
   a.read("dout", dout, n), a.read("inp", inp, n), a.read("bias", bias, shape.C);
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 void TanhForward::describe(Arguments& a) const {
@@ -237,42 +255,46 @@ void LinearGeluForward::describe(Arguments& a) const {
   const auto [M, N, K] = shape;
   const double n = double(M) * N;
   sizes(a.operation("LinearGeluForward", dtype), shape).flops(2 * n * K + 20 * n);
+  drop_rules(a, *this, {M, N});
   a.write("out", out, n), a.write("h", h, n, optional);
   a.workspace(workspace);
   a.read("inp", inp, double(M) * K), a.read("weight", weight, double(N) * K);
   a.read("bias", bias, N);
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 void GeluLinearBackwardInput::describe(Arguments& a) const {
   const auto [M, N, K] = shape;
   const double n = double(M) * K;
   sizes(a.operation("GeluLinearBackwardInput", dtype), shape).flops(2 * n * N + 30 * n);
+  drop_rules(a, *this, {M, K});
   a.write("dinp", dinp, n);
   a.gradient("dgelu_bias", dgelu_bias, K, accumulate);
   a.workspace(workspace);
   a.read("dout", dout, double(M) * N), a.read("h", h, n);
   a.read("weight", weight, double(N) * K), a.read("gelu_bias", gelu_bias, K);
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 // ---- layernorm ----------------------------------------------------------------------------------
 void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormForward", dtype), shape).flops(8 * n);
-  rules(a, drop_path, shape);
-  a.rule(drop_path.drop == 0 || residual, "drop path is of a residual");
+  drop_rules(a, *this, shape);
+  a.rule(residual || !drops(*this), "only a residual is dropped");
   a.write("out", out, n), a.write("sum", sum, residual ? n : 0, needed_if(residual));
   a.write("mean", mean, shape.rows), a.write("rstd", rstd, shape.rows);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
   a.read("weight", weight, shape.C), a.read("bias", bias, shape.C);
-  a.read("params", params, 1, needed_if(drop_path.drop > 0));
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 void LayerNormBackward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormBackward", dtype), shape).flops(14 * n);
-  rules(a, drop_path, shape);
+  drop_rules(a, *this, shape);
   a.write("dinp", dinp, n);
-  a.write("dresidual", dresidual, n, needed_if(drop_path.drop > 0));
+  a.write("dresidual", dresidual, n, needed_if(drops(*this)));
   a.gradient("dweight", dweight, shape.C, accumulate);
   a.gradient("dbias", dbias, shape.C, accumulate);
   a.workspace(workspace);
@@ -280,7 +302,7 @@ void LayerNormBackward::describe(Arguments& a) const {
   a.read("sum", sum, n);
   a.read("mean", mean, shape.rows), a.read("rstd", rstd, shape.rows);
   a.read("weight", weight, shape.C);
-  a.read("params", params, 1, needed_if(drop_path.drop > 0));
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 // ---- linear and layernorm -----------------------------------------------------------------------
@@ -288,30 +310,30 @@ void LinearNormForward::describe(Arguments& a) const {
   const auto [M, N, K] = shape;
   const double n = double(M) * N;
   sizes(a.operation("LinearNormForward", dtype), shape).flops(2 * n * K + 8 * n);
-  rules(a, drop_path, {M, N});
+  drop_rules(a, *this, {M, N});
   a.write("out", out, n), a.write("sum", sum, n);
   a.write("mean", mean, M), a.write("rstd", rstd, M);
   a.workspace(workspace);
   a.read("inp", inp, double(M) * K), a.read("stream", stream, n);
   a.read("weight", weight, double(N) * K), a.read("bias", bias, N, optional);
   a.read("norm_weight", norm_weight, N), a.read("norm_bias", norm_bias, N);
-  a.read("params", params, 1, needed_if(drop_path.drop > 0));
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 void NormLinearBackwardInput::describe(Arguments& a) const {
   const auto [M, N, K] = shape;
   const double n = double(M) * K;
   sizes(a.operation("NormLinearBackwardInput", dtype), shape).flops(2 * n * N + 14 * n);
-  rules(a, drop_path, {M, K});
+  drop_rules(a, *this, {M, K});
   a.write("dinp", dinp, n);
-  a.write("dresidual", dresidual, n, needed_if(drop_path.drop > 0));
+  a.write("dresidual", dresidual, n, needed_if(drops(*this)));
   a.gradient("dnorm_weight", dnorm_weight, K, accumulate);
   a.gradient("dnorm_bias", dnorm_bias, K, accumulate);
   a.workspace(workspace);
   a.read("dout", dout, double(M) * N), a.read("dsum", dsum, n, optional), a.read("sum", sum, n);
   a.read("mean", mean, M), a.read("rstd", rstd, M);
   a.read("weight", weight, double(N) * K), a.read("norm_weight", norm_weight, K);
-  a.read("params", params, 1, needed_if(drop_path.drop > 0));
+  a.read("params", params, 1, needed_if(drops(*this)));
 }
 
 template <>

@@ -60,7 +60,8 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
       if constexpr (requires { op.count; }) count = &op.count;
       if constexpr (requires { op.relu; }) relu = op.relu;
       if constexpr (requires { op.drop; }) dropped = op.drop > 0;
-      if constexpr (requires { op.drop_path; }) dropped = op.drop_path.drop > 0;
+      if constexpr (requires { op.dropout; }) dropped = op.dropout.drop > 0;
+      if constexpr (requires { op.drop_path; }) dropped |= op.drop_path.drop > 0;
       if constexpr (requires { op.accumulate; }) accumulate = op.accumulate;
       if constexpr (requires { op.residual_norm; })
         residual_norm = op.residual_norm.weight != nullptr;

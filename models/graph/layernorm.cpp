@@ -15,10 +15,15 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
   const Tensor mean = g.tensor(name + " mean", {shape.rows}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.rows}, DType::fp32);
   const int B = dim(g, inp, 0);
-  const bool drops = branch.drop_path > 0;
-  DropPath drop_path;
-  if (drops)
-    drop_path = {.image_rows = shape.rows / B, .layer = layer_number(g), .drop = branch.drop_path};
+  // Dropout and drop path are layers of their own.
+  int layers = 0;
+  const auto layer_of = [&](float drop) {
+    const uint32_t layer = layer_number(g) + static_cast<uint32_t>(layers);
+    return drop > 0                                                         ? ++layers,
+           Drop{.image_rows = shape.rows / B, .layer = layer, .drop = drop} : Drop{};
+  };
+  const Drop dropout = layer_of(branch.drop), drop_path = layer_of(branch.drop_path);
+  const bool drops = layers > 0;
   g.grad(inp);
   if (drops)
     g.grad(residual);
@@ -44,7 +49,8 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                            .weight = r.master(weight),
                            .bias = r.master(bias),
                            .shape = shape,
-                           .drop_path = r.training ? drop_path : DropPath{},
+                           .dropout = r.training ? dropout : Drop{},
+                           .drop_path = r.training ? drop_path : Drop{},
                            .eps = eps});
     take(r);
   };
@@ -65,14 +71,14 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                             .rstd = r.floats(rstd),
                             .weight = r.master(weight),
                             .shape = shape,
+                            .dropout = dropout,
                             .drop_path = drop_path});
   };
-  // Drop path is a layer of its own.
   Node node{.name = name,
             .type = "layernorm",
             .forward = forward,
             .backward = backward,
-            .layers = drops ? 2 : 1};
+            .layers = 1 + layers};
   if (branch.out.of_last_node(g))
     node.fused_forward = [=, linear = branch.out.forward_with](const Context& r) {
       linear(r, {.out = r.at(out),
@@ -82,7 +88,8 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                  .stream = r.at(inp),
                  .norm_weight = r.master(weight),
                  .norm_bias = r.master(bias),
-                 .drop_path = r.training ? drop_path : DropPath{},
+                 .dropout = r.training ? dropout : Drop{},
+                 .drop_path = r.training ? drop_path : Drop{},
                  .eps = eps});
       take(r);
     };
@@ -105,6 +112,7 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
                                        .weight = op.input.weight,
                                        .norm_weight = r.master(weight),
                                        .shape = op.input.shape,
+                                       .dropout = dropout,
                                        .drop_path = drop_path}});
   };
   return {tokens ? taken : sum, made};

@@ -6,7 +6,7 @@
 namespace bv {
 
 LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& from, int N,
-                        WeightInit init) {
+                        WeightInit init, float drop) {
   const Tensor inp = from.out;
   const auto [rows, C] = rows_shape(g, inp);
   const LinearShape shape{.M = rows, .N = N, .K = C};
@@ -18,6 +18,9 @@ LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& fr
   const Parameter weight = g.parameter(name + ".weight", {N, shape.K}, init.init, init.scale, true);
   g.grad(inp);
   g.share_grad(h, out);  // backward works in place
+  // The linear and the GELU are the layers before the dropout's.
+  const Drop dropout{
+      .image_rows = rows / dim(g, inp, 0), .layer = layer_number(g) + 2, .drop = drop};
 
   const auto forward = [=](const Context& r) {
     r.run(LinearGeluForward{.out = r.at(out),
@@ -25,7 +28,8 @@ LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& fr
                             .inp = r.at(inp),
                             .weight = r.weight(weight),
                             .bias = r.weight(bias),
-                            .shape = shape});
+                            .shape = shape,
+                            .dropout = r.training ? dropout : Drop{}});
   };
   const auto backward_gelu = [=](const Context& r) {
     r.run(BiasGeluBackward{.dinp = r.grad(h),
@@ -33,7 +37,8 @@ LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& fr
                            .dout = r.grad(out),
                            .inp = r.at(h),
                            .bias = r.weight(bias),
-                           .shape = {.rows = rows, .C = N}});
+                           .shape = {.rows = rows, .C = N},
+                           .dropout = dropout});
   };
   const auto gradients = [=](const Context& r, void* dinp) {
     return LinearBackward{
@@ -49,8 +54,11 @@ LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& fr
     backward_gelu(r);
     rest(r);
   };
-  Node node{
-      .name = name, .type = "linear gelu", .forward = forward, .backward = backward, .layers = 2};
+  Node node{.name = name,
+            .type = "linear gelu",
+            .forward = forward,
+            .backward = backward,
+            .layers = drop > 0 ? 3 : 2};
   LinearInput made = out;
   made.node = static_cast<int>(g.nodes().size());
   made.backward_rest = rest;
@@ -62,7 +70,8 @@ LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& fr
                                        .h = r.at(h),
                                        .weight = op.input.weight,
                                        .gelu_bias = r.weight(bias),
-                                       .shape = op.input.shape}});
+                                       .shape = op.input.shape,
+                                       .dropout = dropout}});
   };
   if (from.of_last_node(g)) {
     made.backward_rest_fused = [=, both = from.backward_first](const Context& r) {

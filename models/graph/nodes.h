@@ -106,16 +106,17 @@ struct LinearOptions {
 };
 LinearOut linear(Graph&, const std::string& name, const LinearInput&, const LinearOptions&);
 
-// gelu(inp weight^T + bias)
-LinearInput linear_gelu(Graph&, const std::string& name, const LinearInput&, int N, WeightInit);
+// dropout(gelu(inp weight^T + bias))
+LinearInput linear_gelu(Graph&, const std::string& name, const LinearInput&, int N, WeightInit,
+                        float drop = 0);
 
 // In place: nothing else may overwrite what it returns.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
-// A residual branch, and the rate of its drop path.
+// A residual branch, and the rates of its dropout and its drop path.
 struct Branch {
   LinearOut out;
-  float drop_path = 0;
+  float drop = 0, drop_path = 0;
 };
 // out = layernorm(sum), sum = inp + residual. Without residual, sum is inp. With `tokens`,
 // LayerNormOut::sum has only the first tokens of each image.

@@ -106,7 +106,8 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   open(all_);
 }
 
-// The running thread, from begin to end. False: it has ended the block, and holds nothing any more.
+// The running thread, from begin to end; the next one is then the running one. False: it has ended
+// the block, and holds nothing any more.
 inline bool Block::run_thread() {
   try {
     if (running_->id == break_in_) simt_break();
@@ -114,6 +115,7 @@ inline bool Block::run_thread() {
     running_->returned = true;
     --live_;
     if (beside_on_) beside_->returns(running_->id);
+    become(pick());
   } catch (const Stopped&) {
     return false;
   }
@@ -127,19 +129,17 @@ void Block::enter() {
   Stack& host = b.host_.fiber.stack;
   b.running_->fiber.landed(host.low ? nullptr : &host);  // the host's stack is left first
   for (;;) {
+    Fiber& last = b.running_->fiber;
     if (!b.run_thread()) {
-      Fiber& stopped = std::exchange(b.running_, &b.host_)->fiber;
-      stopped.switch_to(b.host_.fiber, true);
+      b.running_ = &b.host_;
+      last.switch_to(b.host_.fiber, true);
     }
-    Thread& last = *b.running_;
-    Thread& next = b.pick();
-    if (next.fiber.top) {
-      b.stacks_.give_back(last.fiber.stack);
-      b.become(next);
-      last.fiber.switch_to(next.fiber, true);
+    Fiber& next = b.running_->fiber;
+    if (next.top) {
+      b.stacks_.give_back(last.stack);
+      last.switch_to(next, true);
     }
-    next.fiber.stack = last.fiber.stack;
-    b.become(next);
+    next.stack = last.stack;
   }
 }
 

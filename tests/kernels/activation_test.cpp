@@ -12,23 +12,27 @@ struct GeluGradient {
   Tensor dinp, dbias;
 };
 
-Tensor bias_gelu_forward(const Values& inp, const Values& bias, RowsShape shape) {
+constexpr StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
+
+Tensor bias_gelu_forward(const Values& inp, const Values& bias, RowsShape shape,
+                         const Drop& drop = {}) {
   Tensor out(inp.size());
   for (int row = 0; row < shape.rows; ++row)
     for (int c = 0; c < shape.C; ++c) {
       const size_t i = at(row, shape.C, c);
-      out[i] = gelu(Tracked(inp[i]) + bias[c]);
+      out[i] = dropped(gelu(Tracked(inp[i]) + bias[c]), drop, row, c, shape.C, params);
     }
   return out;
 }
 
 GeluGradient bias_gelu_backward(const Values& dout, const Values& inp, const Values& bias,
-                                RowsShape shape) {
+                                RowsShape shape, const Drop& drop = {}) {
   GeluGradient g{Tensor(inp.size()), Tensor(shape.C)};
   for (int row = 0; row < shape.rows; ++row)
     for (int c = 0; c < shape.C; ++c) {
       const size_t i = at(row, shape.C, c);
-      g.dinp[i] = dout[i] * gelu_slope(Tracked(inp[i]) + bias[c]);
+      g.dinp[i] =
+          dropped(dout[i], drop, row, c, shape.C, params) * gelu_slope(Tracked(inp[i]) + bias[c]);
       g.dbias[c] += g.dinp[i];
     }
   return g;
@@ -53,11 +57,12 @@ Tensor tanh_backward(const Values& dout, const Values& out) {
 TEST(Oracle, BiasGelu) {
   TestValues random(2);
   const RowsShape shape{4, 9};
+  const Drop drop{.image_rows = 2, .layer = 3, .drop = .3f};
   const int n = shape.rows * shape.C;
   Values inp = random.normal(n, 0, 2), bias = random.normal(shape.C);
   const Values dout = random.normal(n);
-  const auto loss = [&] { return dot(dout, oracle::bias_gelu_forward(inp, bias, shape)); };
-  const oracle::GeluGradient g = oracle::bias_gelu_backward(dout, inp, bias, shape);
+  const auto loss = [&] { return dot(dout, oracle::bias_gelu_forward(inp, bias, shape, drop)); };
+  const oracle::GeluGradient g = oracle::bias_gelu_backward(dout, inp, bias, shape, drop);
   check_gradient("inp", inp, g.dinp, loss);
   check_gradient("bias", bias, g.dbias, loss);
   // Known values: gelu(1), gelu(-2).
@@ -83,31 +88,36 @@ Values gelu_inputs(Problem& p, size_t n) {
   return p.held(x);
 }
 
-Problem gelu_forward(DType dtype, RowsShape shape, bool in_place) {
+Problem gelu_forward(DType dtype, RowsShape shape, bool in_place, const Drop& drop) {
   const auto [rows, C] = shape;
   Problem p(dtype);
   p.any_threads = true;
   const Values inp = gelu_inputs(p, size_t(rows) * C), bias = p.data(C, 0, 0.25);
-  p.output("out", {rows, C}, oracle::bias_gelu_forward(inp, bias, shape),
+  p.output("out", {rows, C}, oracle::bias_gelu_forward(inp, bias, shape, drop),
            in_place ? inp : Values{});
   if (!in_place) p.input("inp", {rows, C}, inp);
   p.input("bias", {C}, bias);
-  p.runs(BiasGeluForward{.shape = shape, .dtype = dtype}, {{"inp", in_place ? "out" : "inp"}});
+  p.objects<StepParams>("params", {oracle::params});
+  p.runs(BiasGeluForward{.shape = shape, .dropout = drop, .dtype = dtype},
+         {{"inp", in_place ? "out" : "inp"}});
   return p;
 }
 
-Problem gelu_backward(DType dtype, RowsShape shape, bool accumulate, bool in_place) {
+Problem gelu_backward(DType dtype, RowsShape shape, bool accumulate, bool in_place,
+                      const Drop& drop) {
   const auto [rows, C] = shape;
   const size_t n = size_t(rows) * C;
   Problem p(dtype);
   const Values dout = p.data(n), inp = gelu_inputs(p, n), bias = p.data(C);
-  const oracle::GeluGradient g = oracle::bias_gelu_backward(dout, inp, bias, shape);
+  const oracle::GeluGradient g = oracle::bias_gelu_backward(dout, inp, bias, shape, drop);
   p.output("dinp", {rows, C}, g.dinp, in_place ? dout : Values{});
   p.gradient("dbias", {C}, g.dbias, accumulate);
   if (!in_place) p.input("dout", {rows, C}, dout);
   p.input("inp", {rows, C}, inp), p.input("bias", {C}, bias);
-  p.runs(BiasGeluBackward{.shape = shape, .dtype = dtype, .accumulate = accumulate},
-         {{"dout", in_place ? "dinp" : "dout"}});
+  p.objects<StepParams>("params", {oracle::params});
+  p.runs(
+      BiasGeluBackward{.shape = shape, .dropout = drop, .dtype = dtype, .accumulate = accumulate},
+      {{"dout", in_place ? "dinp" : "dout"}});
   return p;
 }
 
@@ -149,15 +159,31 @@ KernelCases gelu_cases() {
     const std::string name = sizes({{"rows", shape.rows}, {"C", shape.C}});
     for (const bool in_place : {false, true}) {
       const std::string where = flag(in_place, "in_place");
-      cases.add("gelu_forward" + name + where, gelu_forward, shape, in_place);
+      cases.add("gelu_forward" + name + where, gelu_forward, shape, in_place, Drop{});
       for (const bool accumulate : {false, true})
         cases.add("gelu_backward" + name + flag(accumulate, "accumulate") + where, gelu_backward,
-                  shape, accumulate, in_place);
+                  shape, accumulate, in_place, Drop{});
+    }
+  };
+  // Factors of 2 and 4, which round nothing; at a rate of 1 nothing is kept.
+  const auto add_dropout = [&](RowsShape shape, int image_rows) {
+    for (const float drop : {0.5f, 0.75f, 1.0f}) {
+      const Drop d{.image_rows = image_rows, .layer = 6, .drop = drop};
+      const std::string name = sizes({{"rows", shape.rows},
+                                      {"C", shape.C},
+                                      {"image_rows", image_rows},
+                                      {"dropout", int(100 * drop + 0.5f)}});
+      for (const bool in_place : {false, true}) {
+        const std::string where = flag(in_place, "in_place");
+        cases.add("gelu_forward" + name + where, gelu_forward, shape, in_place, d);
+        cases.add("gelu_backward" + name + where, gelu_backward, shape, true, in_place, d);
+      }
     }
   };
   for (const RowsShape shape :
        {RowsShape{1, 1}, {1, 7}, {3, 16}, {7, 33}, {31, 5}, {1501, 17}, {2, 1031}, {197, 768}})
     add(shape);
+  add_dropout({8, 33}, 4), add_dropout({6, 16}, 1), add_dropout({75, 72}, 25);
   cases.begin_sweep();
   for (const int C : sweep_of_sizes())
     for (const int rows : {2, 65}) add({rows, C});
@@ -182,6 +208,8 @@ KernelCases tanh_cases() {
 }
 
 [[maybe_unused]] const bool added = add_cases(gelu_cases()) && add_cases(tanh_cases());
+[[maybe_unused]] const bool refused = refuses_wrong_drop<&BiasGeluForward::dropout>() &&
+                                      refuses_wrong_drop<&BiasGeluBackward::dropout>();
 
 }  // namespace
 }  // namespace bv::test

@@ -81,6 +81,13 @@ inline bool kept(uint32_t decision, int image, uint32_t layer, float drop, const
   const Philox4 words = philox(p.seed, decision / 4, position, p.epoch, layer);
   return uniform(words.at[decision % 4]) >= drop;
 }
+// x at (row, c) of rows of C, after dropout.
+inline Tracked dropped(Tracked x, const Drop& d, int row, int c, int C, const StepParams& p) {
+  if (d.drop == 0) return x;
+  const int image = row / d.image_rows, element = row % d.image_rows * C + c;
+  if (!kept(uint32_t(element), image, d.layer, d.drop, p)) return 0;
+  return x * (Tracked(1) / (Tracked(1) - d.drop));
+}
 
 // ---- the oracle's gradients ---------------------------------------------------------------------
 inline double dot(const Values& a, const Tensor& b) {

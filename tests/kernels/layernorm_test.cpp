@@ -1,9 +1,14 @@
-// Layer normalisation: forward with and without a residual and its drop path, backward with and
-// without dsum; both in one operation with a linear, too.
+// Layer normalisation: forward with and without a residual and what is dropped of it, backward with
+// and without dsum; both in one operation with a linear, too.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
 namespace {
+
+struct Drops {
+  Drop dropout, drop_path;
+  bool any() const { return dropout.drop > 0 || drop_path.drop > 0; }
+};
 
 // ---- oracle -------------------------------------------------------------------------------------
 namespace oracle {
@@ -17,10 +22,13 @@ struct LayerNormGradient {
 };
 
 constexpr StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
-Tracked path_factor(const DropPath& path, int row) {
-  if (path.drop == 0) return 1;
+// The residual's x at (row, c), after dropout and drop path.
+Tracked what_is_left(Tracked x, const Drops& drops, int row, int c, int C) {
+  const Drop& path = drops.drop_path;
+  x = dropped(x, drops.dropout, row, c, C, params);
+  if (path.drop == 0) return x;
   if (!kept(0, row / path.image_rows, path.layer, path.drop, params)) return 0;
-  return Tracked(1) / (Tracked(1) - path.drop);
+  return x * (Tracked(1) / (Tracked(1) - path.drop));
 }
 
 // sum as dtype holds it, if it is known to the last bit.
@@ -31,7 +39,7 @@ Tracked rounded_once(Tracked sum, DType dtype) {
 // residual may be empty. Mean and rstd are computed from sum as `stored` says that dtype holds it.
 LayerNormResult layernorm_forward(const Values& inp, const Tensor& residual, const Values& weight,
                                   const Values& bias, RowsShape shape, double eps,
-                                  DType dtype = DType::fp32, const DropPath& path = {},
+                                  DType dtype = DType::fp32, const Drops& drops = {},
                                   Tracked stored(Tracked, DType) = rounded_once) {
   const auto [rows, C] = shape;
   LayerNormResult r{Tensor(inp.size()), Tensor(inp.size()), Tensor(rows), Tensor(rows)};
@@ -40,7 +48,7 @@ LayerNormResult layernorm_forward(const Values& inp, const Tensor& residual, con
     for (int c = 0; c < C; ++c) {
       const size_t i = at(row, C, c);
       r.sum[i] = inp[i];
-      if (!residual.empty()) r.sum[i] += path_factor(path, row) * residual[i];
+      if (!residual.empty()) r.sum[i] += what_is_left(residual[i], drops, row, c, C);
       total += stored(r.sum[i], dtype);
     }
     const Tracked mean = total / C;
@@ -61,7 +69,7 @@ LayerNormResult layernorm_forward(const Values& inp, const Tensor& residual, con
 // dsum may be empty.
 LayerNormGradient layernorm_backward(const Tensor& dout, const Values& dsum, const Values& sum,
                                      const Values& mean, const Values& rstd, const Values& weight,
-                                     RowsShape shape, const DropPath& path = {}) {
+                                     RowsShape shape, const Drops& drops = {}) {
   const auto [rows, C] = shape;
   LayerNormGradient g{Tensor(sum.size()), Tensor(sum.size()), Tensor(C), Tensor(C)};
   for (int row = 0; row < rows; ++row) {
@@ -79,7 +87,7 @@ LayerNormGradient layernorm_backward(const Tensor& dout, const Values& dsum, con
       const Tracked weighted = dout[i] * weight[c];
       g.dinp[i] = Tracked(rstd[row]) * (weighted - mean_g - xhat(i) * mean_gx);
       if (!dsum.empty()) g.dinp[i] += dsum[i];
-      g.dresidual[i] = path_factor(path, row) * g.dinp[i];
+      g.dresidual[i] = what_is_left(g.dinp[i], drops, row, c, C);
     }
   }
   return g;
@@ -91,14 +99,15 @@ LayerNormGradient layernorm_backward(const Tensor& dout, const Values& dsum, con
 TEST(Oracle, LayerNorm) {
   TestValues random(3);
   const RowsShape shape{8, 8};
-  const DropPath path{.image_rows = 2, .layer = 4, .drop = .4f};
+  const Drops drops{.dropout = {.image_rows = 4, .layer = 3, .drop = .3f},
+                    .drop_path = {.image_rows = 2, .layer = 4, .drop = .4f}};
   const int n = shape.rows * shape.C;
   Values inp = random.normal(n), residual = random.normal(n);
   Values weight = random.normal(shape.C), bias = random.normal(shape.C);
   const Values dout = random.normal(n), dsum = random.normal(n);
   const auto forward = [&] {
     return oracle::layernorm_forward(inp, exactly(residual), weight, bias, shape, 1e-6, DType::fp32,
-                                     path);
+                                     drops);
   };
   const auto loss = [&] {
     const oracle::LayerNormResult r = forward();
@@ -107,8 +116,10 @@ TEST(Oracle, LayerNorm) {
   const oracle::LayerNormResult r = forward();
   const oracle::LayerNormGradient g =
       oracle::layernorm_backward(exactly(dout), dsum, values_of(r.sum), values_of(r.mean),
-                                 values_of(r.rstd), weight, shape, path);
-  EXPECT_EQ(std::ranges::count(g.dresidual, 0, &Tracked::value), 2 * 2 * 8) << "two images";
+                                 values_of(r.rstd), weight, shape, drops);
+  const auto zeros = std::ranges::count(g.dresidual, 0, &Tracked::value);
+  EXPECT_GT(zeros, 2 * 2 * 8) << "two images, and elements of the others";
+  EXPECT_LT(zeros, 2 * 2 * 8 + 2 * 8);
   check_gradient("inp", inp, g.dinp, loss);
   check_gradient("residual", residual, g.dresidual, loss);
   check_gradient("weight", weight, g.dweight, loss);
@@ -120,7 +131,7 @@ constexpr float eps = 1e-6f;
 
 // `mean` of the data: far from zero, E[x^2] - E[x]^2 would lose the variance.
 Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, double mean,
-                          const DropPath& path) {
+                          const Drops& drops) {
   const auto [rows, C] = shape;
   const size_t n = size_t(rows) * C;
   Problem p(dtype);
@@ -128,7 +139,7 @@ Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, doub
   const Values inp = p.data(n, mean), weight = p.data_fp32(C), bias = p.data_fp32(C);
   const Values residual = with_residual ? p.data(n, mean) : Values{};
   const oracle::LayerNormResult r =
-      oracle::layernorm_forward(inp, exactly(residual), weight, bias, shape, eps, dtype, path);
+      oracle::layernorm_forward(inp, exactly(residual), weight, bias, shape, eps, dtype, drops);
   p.output("out", {rows, C}, r.out);
   if (with_residual) p.output("sum", {rows, C}, r.sum);
   p.output_fp32("mean", {rows}, r.mean), p.output_fp32("rstd", {rows}, r.rstd);
@@ -136,13 +147,17 @@ Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, doub
   if (with_residual) p.input("residual", {rows, C}, residual);
   p.input_fp32("weight", {C}, weight), p.input_fp32("bias", {C}, bias);
   p.objects<StepParams>("params", {oracle::params});
-  p.runs(LayerNormForward{.shape = shape, .drop_path = path, .eps = eps, .dtype = dtype});
+  p.runs(LayerNormForward{.shape = shape,
+                          .dropout = drops.dropout,
+                          .drop_path = drops.drop_path,
+                          .eps = eps,
+                          .dtype = dtype});
   return p;
 }
 
 // in_place: the argument that dinp shares its memory with, or "".
 Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool accumulate,
-                           const std::string& in_place, const DropPath& path) {
+                           const std::string& in_place, const Drops& drops) {
   const auto [rows, C] = shape;
   const size_t n = size_t(rows) * C;
   Problem p(dtype);
@@ -151,12 +166,12 @@ Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool ac
   const oracle::LayerNormResult r = oracle::layernorm_forward(sum, {}, weight, weight, shape, eps);
   const Values mean = rounded(r.mean), rstd = rounded(r.rstd);
   const oracle::LayerNormGradient g =
-      oracle::layernorm_backward(exactly(dout), dsum, sum, mean, rstd, weight, shape, path);
+      oracle::layernorm_backward(exactly(dout), dsum, sum, mean, rstd, weight, shape, drops);
   p.output("dinp", {rows, C}, g.dinp,
            in_place == "dout"   ? dout
            : in_place == "dsum" ? dsum
                                 : Values{});
-  if (path.drop > 0) p.output("dresidual", {rows, C}, g.dresidual);
+  if (drops.any()) p.output("dresidual", {rows, C}, g.dresidual);
   p.gradient("dweight", {C}, g.dweight, accumulate);
   p.gradient("dbias", {C}, g.dbias, accumulate);
   if (in_place != "dout") p.input("dout", {rows, C}, dout);
@@ -164,10 +179,12 @@ Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool ac
   p.input("sum", {rows, C}, sum), p.input_fp32("weight", {C}, weight);
   p.input_fp32("mean", {rows}, mean), p.input_fp32("rstd", {rows}, rstd);
   p.objects<StepParams>("params", {oracle::params});
-  p.runs(
-      LayerNormBackward{
-          .shape = shape, .drop_path = path, .dtype = dtype, .accumulate = accumulate},
-      {{in_place, "dinp"}});
+  p.runs(LayerNormBackward{.shape = shape,
+                           .dropout = drops.dropout,
+                           .drop_path = drops.drop_path,
+                           .dtype = dtype,
+                           .accumulate = accumulate},
+         {{in_place, "dinp"}});
   return p;
 }
 
@@ -179,7 +196,7 @@ KernelCases layernorm_cases() {
       for (const double mean : {0.0, 300.0})
         cases.add(
             "layernorm_forward" + name + flag(residual, "residual") + flag(mean != 0, "offset"),
-            layernorm_forward, shape, residual, mean, DropPath{});
+            layernorm_forward, shape, residual, mean, Drops{});
     for (const bool dsum : {false, true})
       for (const bool accumulate : {false, true})
         for (const std::string in_place : {"", "dout", "dsum"})
@@ -187,10 +204,10 @@ KernelCases layernorm_cases() {
             cases.add("layernorm_backward" + name + flag(dsum, "dsum") +
                           flag(accumulate, "accumulate") + flag(!in_place.empty(), "in_place_of_") +
                           in_place,
-                      layernorm_backward, shape, dsum, accumulate, in_place, DropPath{});
+                      layernorm_backward, shape, dsum, accumulate, in_place, Drops{});
   };
   const auto add_drop_path = [&](RowsShape shape, int image_rows, float drop) {
-    const DropPath path{.image_rows = image_rows, .layer = 5, .drop = drop};
+    const Drops path{.drop_path = {.image_rows = image_rows, .layer = 5, .drop = drop}};
     const std::string name = sizes({{"rows", shape.rows},
                                     {"C", shape.C},
                                     {"image_rows", image_rows},
@@ -199,6 +216,19 @@ KernelCases layernorm_cases() {
     for (const std::string in_place : {"", "dout", "dsum"})
       cases.add("layernorm_backward" + name + flag(!in_place.empty(), "in_place_of_") + in_place,
                 layernorm_backward, shape, true, false, in_place, path);
+  };
+  const auto add_dropout = [&](RowsShape shape, int image_rows, float drop, float drop_path) {
+    const Drops drops{.dropout = {.image_rows = image_rows, .layer = 6, .drop = drop},
+                      .drop_path = {.image_rows = image_rows, .layer = 7, .drop = drop_path}};
+    const std::string name = sizes({{"rows", shape.rows},
+                                    {"C", shape.C},
+                                    {"image_rows", image_rows},
+                                    {"dropout", int(100 * drop + 0.5f)}}) +
+                             flag(drop_path > 0, "drop_path");
+    cases.add("layernorm_forward" + name, layernorm_forward, shape, true, 0.0, drops);
+    for (const std::string in_place : {"", "dout"})
+      cases.add("layernorm_backward" + name + flag(!in_place.empty(), "in_place_of_") + in_place,
+                layernorm_backward, shape, true, false, in_place, drops);
   };
   for (const RowsShape shape : {RowsShape{1, 1},
                                 {1, 7},
@@ -216,6 +246,12 @@ KernelCases layernorm_cases() {
     add_drop_path({12 * 5, 192}, 5, drop);
     add_drop_path({6 * 3, 1024}, 3, drop);
     add_drop_path({8 * 2, 264}, 2, drop);
+    for (const float path : {0.0f, 0.5f}) {
+      add_dropout({6, 33}, 3, drop, path);
+      add_dropout({12 * 5, 192}, 5, drop, path);
+      add_dropout({6 * 3, 1024}, 3, drop, path);
+      add_dropout({8 * 2, 264}, 1, drop, path);
+    }
   }
   cases.begin_sweep();
   for (const int C : sweep_of_sizes())
@@ -237,7 +273,7 @@ Tensor product(int M, int N, int K, DType dtype, auto a, auto b) {
   return sums;
 }
 
-Problem linear_norm_forward(DType dtype, LinearShape s, bool with_bias, const DropPath& path) {
+Problem linear_norm_forward(DType dtype, LinearShape s, bool with_bias, const Drops& drops) {
   const auto [M, N, K] = s;
   Problem p(dtype);
   const Values inp = p.data(size_t(M) * K), weight = p.data(size_t(N) * K, 0, 1 / std::sqrt(K));
@@ -251,7 +287,7 @@ Problem linear_norm_forward(DType dtype, LinearShape s, bool with_bias, const Dr
     residual[i] = in_16_bits(residual[i], dtype);
   }
   const oracle::LayerNormResult r = oracle::layernorm_forward(
-      stream, residual, norm_weight, norm_bias, {M, N}, eps, dtype, path, in_16_bits);
+      stream, residual, norm_weight, norm_bias, {M, N}, eps, dtype, drops, in_16_bits);
   p.output("out", {M, N}, r.out), p.output("sum", {M, N}, r.sum);
   p.output_fp32("mean", {M}, r.mean), p.output_fp32("rstd", {M}, r.rstd);
   p.input("inp", {M, K}, inp), p.input("stream", {M, N}, stream);
@@ -259,14 +295,18 @@ Problem linear_norm_forward(DType dtype, LinearShape s, bool with_bias, const Dr
   if (with_bias) p.input("bias", {N}, bias);
   p.input_fp32("norm_weight", {N}, norm_weight), p.input_fp32("norm_bias", {N}, norm_bias);
   p.objects<StepParams>("params", {oracle::params});
-  p.runs(LinearNormForward{.shape = s, .drop_path = path, .eps = eps, .dtype = dtype});
+  p.runs(LinearNormForward{.shape = s,
+                           .dropout = drops.dropout,
+                           .drop_path = drops.drop_path,
+                           .eps = eps,
+                           .dtype = dtype});
   return p;
 }
 
 // In an exact problem the columns of a pair have opposite gradients and equal other numbers, so
 // that the sums over a row are zeros, and the rest is of small integers.
 Problem norm_linear_backward_input(DType dtype, LinearShape s, bool with_dsum, bool accumulate,
-                                   bool exact, const DropPath& path) {
+                                   bool exact, const Drops& drops) {
   const auto [M, N, K] = s;
   const size_t n = size_t(M) * K;
   Problem p(dtype);
@@ -291,9 +331,9 @@ Problem norm_linear_backward_input(DType dtype, LinearShape s, bool with_dsum, b
       [&](int k, int i) { return weight[at(i, K, k)]; });
   for (Tracked& x : d) x = in_16_bits(x, dtype);
   const oracle::LayerNormGradient g =
-      oracle::layernorm_backward(d, dsum, sum, mean, rstd, norm_weight, {M, K}, path);
+      oracle::layernorm_backward(d, dsum, sum, mean, rstd, norm_weight, {M, K}, drops);
   p.output("dinp", {M, K}, g.dinp);
-  if (path.drop > 0) p.output("dresidual", {M, K}, g.dresidual);
+  if (drops.any()) p.output("dresidual", {M, K}, g.dresidual);
   p.gradient("dnorm_weight", {K}, g.dweight, accumulate);
   p.gradient("dnorm_bias", {K}, g.dbias, accumulate);
   p.input("dout", {M, N}, dout), p.input("sum", {M, K}, sum);
@@ -301,15 +341,18 @@ Problem norm_linear_backward_input(DType dtype, LinearShape s, bool with_dsum, b
   p.input_fp32("mean", {M}, mean), p.input_fp32("rstd", {M}, rstd);
   p.input("weight", {N, K}, weight), p.input_fp32("norm_weight", {K}, norm_weight);
   p.objects<StepParams>("params", {oracle::params});
-  p.runs(NormLinearBackwardInput{
-      .shape = s, .drop_path = path, .dtype = dtype, .accumulate = accumulate});
+  p.runs(NormLinearBackwardInput{.shape = s,
+                                 .dropout = drops.dropout,
+                                 .drop_path = drops.drop_path,
+                                 .dtype = dtype,
+                                 .accumulate = accumulate});
   return p;
 }
 
 // With the weight's gradient, from the same dout.
 Problem norm_linear_backward(DType dtype, LinearShape s) {
   const auto [M, N, K] = s;
-  Problem p = norm_linear_backward_input(dtype, s, true, true, false, DropPath{});
+  Problem p = norm_linear_backward_input(dtype, s, true, true, false, Drops{});
   const Values dout =
       decode(std::ranges::find(p.arguments, "dout", &Argument::name)->before, dtype);
   const Values inp = p.data(size_t(M) * K);
@@ -330,21 +373,30 @@ KernelCases linear_norm_cases() {
   KernelCases cases;
   const auto add = [&](const LinearShape& s) {
     const std::string name = sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}});
-    const DropPath path{.image_rows = s.M % 5 ? 1 : 5, .layer = 5, .drop = 0.75f};
+    const Drop drop{.image_rows = s.M % 5 ? 1 : 5, .layer = 5, .drop = 0.75f};
+    const Drop half{.image_rows = drop.image_rows, .layer = 6, .drop = 0.5f};
+    const Drops path{.drop_path = drop}, dropout{.dropout = half}, both{half, drop};
     for (const bool other : {false, true}) {
       cases.add("linear_norm_forward" + name + flag(other, "bias"), linear_norm_forward, s, other,
-                DropPath{});
+                Drops{});
       for (const bool accumulate : {false, true})
         cases.add("norm_linear_backward_input" + name + flag(other, "dsum") +
                       flag(accumulate, "accumulate"),
-                  norm_linear_backward_input, s, other, accumulate, false, DropPath{});
+                  norm_linear_backward_input, s, other, accumulate, false, Drops{});
       if (s.N <= exact_terms && s.K % 2 == 0)
         cases.add("norm_linear_backward_input" + name + flag(other, "drop_path") + "_exact",
-                  norm_linear_backward_input, s, true, other, true, other ? path : DropPath{});
+                  norm_linear_backward_input, s, true, other, true, other ? path : Drops{});
     }
     cases.add("linear_norm_forward" + name + "_drop_path", linear_norm_forward, s, true, path);
     cases.add("norm_linear_backward_input" + name + "_drop_path", norm_linear_backward_input, s,
               true, false, false, path);
+    cases.add("linear_norm_forward" + name + "_dropout", linear_norm_forward, s, true, dropout);
+    cases.add("norm_linear_backward_input" + name + "_dropout", norm_linear_backward_input, s, true,
+              false, false, dropout);
+    if (s.M > 100) return;
+    cases.add("linear_norm_forward" + name + "_both", linear_norm_forward, s, true, both);
+    cases.add("norm_linear_backward_input" + name + "_both", norm_linear_backward_input, s, true,
+              false, false, both);
   };
   // Rows of 192 are those of Hopper's kernels, whose blocks take items of 128 of them.
   for (const LinearShape& s : {LinearShape{1, 1, 1},
@@ -364,21 +416,21 @@ KernelCases linear_norm_cases() {
   const size_t large = cases.size();
   // More items than the stand-in's multiprocessors, and ViT-Tiny's sums.
   cases.add("norm_linear_backward_input_M900_N72_K192", norm_linear_backward_input,
-            LinearShape{900, 72, 192}, true, true, false, DropPath{});
+            LinearShape{900, 72, 192}, true, true, false, Drops{});
   // Their weight's parts are added up beside the products, by Hopper with the norm and without.
   cases.add("norm_linear_backward_M1100_N72_K192", norm_linear_backward,
             LinearShape{1100, 72, 192});
   cases.add("norm_linear_backward_M1100_N72_K64", norm_linear_backward, LinearShape{1100, 72, 64});
   cases.add("norm_linear_backward_M5_N7_K192", norm_linear_backward, LinearShape{5, 7, 192});
   cases.add("linear_norm_forward_M900_N192_K72", linear_norm_forward, LinearShape{900, 192, 72},
-            true, DropPath{});
+            true, Drops{});
   cases.always(large);
   cases.add("norm_linear_backward_input_M33_N576_K192", norm_linear_backward_input,
-            LinearShape{33, 576, 192}, true, false, false, DropPath{});
+            LinearShape{33, 576, 192}, true, false, false, Drops{});
   cases.add("norm_linear_backward_input_M33_N768_K192", norm_linear_backward_input,
-            LinearShape{33, 768, 192}, true, false, false, DropPath{});
+            LinearShape{33, 768, 192}, true, false, false, Drops{});
   cases.add("linear_norm_forward_M33_N192_K192", linear_norm_forward, LinearShape{33, 192, 192},
-            true, DropPath{});
+            true, Drops{});
   cases.begin_sweep();
   for (const int M : {1, 2, 63, 64, 127, 128, 129}) add({M, 40, 192}), add({M, 192, 40});
   add({1970, 192, 192}), add({3, 1024, 4096});
@@ -387,23 +439,14 @@ KernelCases linear_norm_cases() {
 
 [[maybe_unused]] const bool added = add_cases(layernorm_cases()) && add_cases(linear_norm_cases());
 
-template <class Op>
-int rows_of(const Op& op) {
-  if constexpr (requires { op.shape.rows; })
-    return op.shape.rows;
-  else
-    return op.shape.M;
-}
-template <class Op>
-bool refuses_drop_path() {
-  return refuses<Op>({{"drop", [](Op& op) { op.drop_path.drop = -0.1f; }},
-                      {"drop", [](Op& op) { op.drop_path.drop = 1.1f; }},
-                      {"drop", [](Op& op) { op.drop_path.drop = NAN; }},
-                      {"whole images", [](Op& op) { op.drop_path.image_rows = rows_of(op) + 1; }}});
+template <class... Ops>
+bool refuse_wrong_drops() {
+  return (refuses_wrong_drop<&Ops::dropout>() && ...) &&
+         (refuses_wrong_drop<&Ops::drop_path>() && ...);
 }
 [[maybe_unused]] const bool refused =
-    refuses_drop_path<LayerNormForward>() && refuses_drop_path<LayerNormBackward>() &&
-    refuses_drop_path<LinearNormForward>() && refuses_drop_path<NormLinearBackwardInput>();
+    refuse_wrong_drops<LayerNormForward, LayerNormBackward, LinearNormForward,
+                       NormLinearBackwardInput>();
 
 }  // namespace
 }  // namespace bv::test

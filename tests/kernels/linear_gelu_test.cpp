@@ -8,6 +8,8 @@ namespace {
 // ---- oracle -----------------------------------------------------------------------------------
 namespace oracle {
 
+constexpr StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
+
 struct Forward {
   Tensor h, out;
 };
@@ -21,7 +23,8 @@ Tracked product(Tracked sum, int terms, DType dtype) {
 }
 
 Forward linear_gelu_forward(const Values& inp, const Values& weight, const Values& bias,
-                            const LinearShape& s, DType dtype = DType::fp32) {
+                            const LinearShape& s, DType dtype = DType::fp32,
+                            const Drop& drop = {}) {
   const auto [M, N, K] = s;
   Forward f;
   for (int m = 0; m < M; ++m)
@@ -29,14 +32,15 @@ Forward linear_gelu_forward(const Values& inp, const Values& weight, const Value
       Tracked sum = 0;
       for (int k = 0; k < K; ++k) sum += Tracked(inp[at(m, K, k)]) * Tracked(weight[at(n, K, k)]);
       f.h.push_back(on_tensor_cores(sum, K, dtype));
-      f.out.push_back(gelu(product(sum, K, dtype) + Tracked(bias[n])));
+      f.out.push_back(
+          dropped(gelu(product(sum, K, dtype) + Tracked(bias[n])), drop, m, n, N, params));
     }
   return f;
 }
 
 Gradient gelu_linear_backward_input(const Values& dout, const Values& inp, const Values& weight,
                                     const Values& bias, const LinearShape& s,
-                                    DType dtype = DType::fp32) {
+                                    DType dtype = DType::fp32, const Drop& drop = {}) {
   const auto [M, N, K] = s;
   Gradient g{Tensor(size_t(M) * K), Tensor(K)};
   for (int m = 0; m < M; ++m)
@@ -46,7 +50,8 @@ Gradient gelu_linear_backward_input(const Values& dout, const Values& inp, const
   for (int m = 0; m < M; ++m)
     for (int k = 0; k < K; ++k) {
       const size_t i = at(m, K, k);
-      g.dinp[i] = product(g.dinp[i], N, dtype) * gelu_slope(Tracked(inp[i]) + bias[k]);
+      g.dinp[i] = dropped(product(g.dinp[i], N, dtype), drop, m, k, K, params) *
+                  gelu_slope(Tracked(inp[i]) + bias[k]);
       g.dbias[k] += g.dinp[i];
     }
   return g;
@@ -99,51 +104,58 @@ Values bias_of(Problem& p, int n) {
   return bias;
 }
 
-Problem forward(DType dtype, LinearShape s, bool saved, bool exact) {
+Problem forward(DType dtype, LinearShape s, bool saved, bool exact, const Drop& drop) {
   const auto [M, N, K] = s;
   Problem p(dtype);
   p.exact = exact;
   // Sums of about 1, where GELU bends.
   const Values inp = p.data(size_t(M) * K), weight = p.data(size_t(N) * K, 0, 1.5 / std::sqrt(K));
   const Values bias = bias_of(p, N);
-  const oracle::Forward f = oracle::linear_gelu_forward(inp, weight, bias, s, dtype);
+  const oracle::Forward f = oracle::linear_gelu_forward(inp, weight, bias, s, dtype, drop);
   p.output("out", {M, N}, f.out);
   if (saved) p.output("h", {M, N}, f.h);
   p.input("inp", {M, K}, inp), p.input("weight", {N, K}, weight), p.input("bias", {N}, bias);
-  p.runs(LinearGeluForward{.shape = s, .dtype = dtype});
+  p.objects<StepParams>("params", {oracle::params});
+  p.runs(LinearGeluForward{.shape = s, .dropout = drop, .dtype = dtype});
   return p;
 }
 
-Problem backward_input(DType dtype, LinearShape s, bool accumulate, bool exact) {
+Problem backward_input(DType dtype, LinearShape s, bool accumulate, bool exact, const Drop& drop) {
   const auto [M, N, K] = s;
   Problem p(dtype);
   p.exact = exact;
   const Values dout = p.data(size_t(M) * N), weight = p.data(size_t(N) * K);
   const Values inp = p.data(size_t(M) * K, 0, 1.5), bias = bias_of(p, K);
-  const oracle::Gradient g = oracle::gelu_linear_backward_input(dout, inp, weight, bias, s, dtype);
+  const oracle::Gradient g =
+      oracle::gelu_linear_backward_input(dout, inp, weight, bias, s, dtype, drop);
   p.output("dinp", {M, K}, g.dinp);
   p.gradient("dgelu_bias", {K}, g.dbias, accumulate);
   p.input("dout", {M, N}, dout), p.input("h", {M, K}, inp);
   p.input("weight", {N, K}, weight), p.input("gelu_bias", {K}, bias);
-  p.runs(GeluLinearBackwardInput{.shape = s, .dtype = dtype, .accumulate = accumulate});
+  p.objects<StepParams>("params", {oracle::params});
+  p.runs(GeluLinearBackwardInput{
+      .shape = s, .dropout = drop, .dtype = dtype, .accumulate = accumulate});
   return p;
 }
 
-Problem backward(DType dtype, LinearShape s, bool accumulate) {
+Problem backward(DType dtype, LinearShape s, bool accumulate, const Drop& drop) {
   const auto [M, N, K] = s;
   Problem p(dtype);
   const Values dout = p.data(size_t(M) * N), weight = p.data(size_t(N) * K);
   const Values h = p.data(size_t(M) * K, 0, 1.5), bias = bias_of(p, K);
   const Values inp = p.data(size_t(M) * K);
-  const oracle::Gradient g = oracle::gelu_linear_backward_input(dout, h, weight, bias, s, dtype);
+  const oracle::Gradient g =
+      oracle::gelu_linear_backward_input(dout, h, weight, bias, s, dtype, drop);
   const Tensor dweight = oracle::columns_product(dout, N, inp, K, dtype);
   p.output("dinp", {M, K}, g.dinp);
   p.gradient("dgelu_bias", {K}, g.dbias, accumulate);
   p.gradient("dweight", {N, K}, dweight, accumulate);
   p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp), p.input("h", {M, K}, h);
   p.input("weight", {N, K}, weight), p.input("gelu_bias", {K}, bias);
-  p.runs(GeluLinearBackward{.weight = {.shape = s, .dtype = dtype, .accumulate = accumulate},
-                            .input = {.shape = s, .dtype = dtype, .accumulate = accumulate}});
+  p.objects<StepParams>("params", {oracle::params});
+  p.runs(GeluLinearBackward{
+      .weight = {.shape = s, .dtype = dtype, .accumulate = accumulate},
+      .input = {.shape = s, .dropout = drop, .dtype = dtype, .accumulate = accumulate}});
   return p;
 }
 
@@ -156,11 +168,16 @@ KernelCases linear_gelu_cases() {
         const std::string kind = flag(exact, "exact");
         if (!exact || s.K <= exact_terms)
           cases.add("linear_gelu_forward" + name + flag(!other, "without_h") + kind, forward, s,
-                    other, exact);
+                    other, exact, Drop{});
         if (!exact || s.N <= exact_terms)
           cases.add("gelu_linear_backward_input" + name + flag(other, "accumulate") + kind,
-                    backward_input, s, other, exact);
+                    backward_input, s, other, exact, Drop{});
       }
+    // A factor of 2.
+    const Drop drop{.image_rows = s.M % 5 ? 1 : 5, .layer = 6, .drop = 0.5f};
+    cases.add("linear_gelu_forward" + name + "_dropout", forward, s, true, false, drop);
+    cases.add("gelu_linear_backward_input" + name + "_dropout", backward_input, s, false, false,
+              drop);
   };
   for (const LinearShape& s : {LinearShape{1, 1, 1},
                                {3, 5, 7},
@@ -179,17 +196,20 @@ KernelCases linear_gelu_cases() {
   const size_t shared = cases.size();
   for (const int width : {72, 136})
     cases.add("linear_gelu_forward" + sizes({{"M", 520}, {"N", width}, {"K", 264}}), forward,
-              LinearShape{520, width, 264}, true, false);
+              LinearShape{520, width, 264}, true, false, Drop{});
   cases.add("gelu_linear_backward_input_M520_N264_K72", backward_input, LinearShape{520, 264, 72},
-            false, false);
+            false, false, Drop{});
   for (const LinearShape& s : {LinearShape{3, 5, 7}, {2500, 8, 16}, {1100, 136, 264}})
     cases.add("gelu_linear_backward" + sizes({{"M", s.M}, {"N", s.N}, {"K", s.K}}), backward, s,
-              s.M % 3 == 1);
+              s.M % 3 == 1, Drop{});
+  cases.add("gelu_linear_backward_M1100_N72_K64_dropout", backward, LinearShape{1100, 72, 64}, true,
+            Drop{.image_rows = 11, .layer = 6, .drop = 0.5f});
   cases.always(shared);
   // ViT-Tiny's MLP.
-  cases.add("linear_gelu_forward_M33_N768_K192", forward, LinearShape{33, 768, 192}, true, false);
+  cases.add("linear_gelu_forward_M33_N768_K192", forward, LinearShape{33, 768, 192}, true, false,
+            Drop{});
   cases.add("gelu_linear_backward_input_M33_N192_K768", backward_input, LinearShape{33, 192, 768},
-            false, false);
+            false, false, Drop{});
   cases.begin_sweep();
   for (const int M : {1, 63, 65}) add({M, 768, 192}), add({M, 192, 768});
   add({3, 4096, 1024}), add({3, 1024, 4096});
@@ -201,6 +221,8 @@ KernelCases linear_gelu_cases() {
 }
 
 [[maybe_unused]] const bool added = add_cases(linear_gelu_cases());
+[[maybe_unused]] const bool refused = refuses_wrong_drop<&LinearGeluForward::dropout>() &&
+                                      refuses_wrong_drop<&GeluLinearBackwardInput::dropout>();
 
 }  // namespace
 }  // namespace bv::test

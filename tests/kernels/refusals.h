@@ -4,6 +4,7 @@
 // tests; a test file adds further refusals with refuses<Op>().
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <stdexcept>
@@ -33,6 +34,18 @@ template <class Op>
 bool refuses(std::vector<Refusal<Op>> list) {
   refusals<Op>().insert(refusals<Op>().end(), list.begin(), list.end());
   return true;
+}
+
+// drop: the member that says what an operation drops.
+template <class Op>
+Op operation_of(Drop Op::*);
+template <auto drop>
+bool refuses_wrong_drop() {
+  using Op = decltype(operation_of(drop));
+  return refuses<Op>({{"drop", [](Op& op) { (op.*drop).drop = -0.1f; }},
+                      {"drop", [](Op& op) { (op.*drop).drop = 1.1f; }},
+                      {"drop", [](Op& op) { (op.*drop).drop = NAN; }},
+                      {"whole images", [](Op& op) { (op.*drop).image_rows = max_size; }}});
 }
 
 // Size of the memory block that a pointer points into; 0: not the test's memory.

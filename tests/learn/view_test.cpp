@@ -174,10 +174,9 @@ TEST_F(View, APageOfLayernormIsSmallAndNamesItsCase) {
   EXPECT_TRUE(has(facts["about"], "case: LinearNormForward M788 N192 K192; vit_tiny"));
   std::vector<std::string> files;  // and none of the tool's
   for (const Json& file : facts["versions"][0]["files"]) files.push_back(file["path"]);
-  EXPECT_EQ(files,
-            (std::vector<std::string>{"kernels/cuda/reduce.cuh", "kernels/layers/layernorm.cu",
-                                      "kernels/cuda/pack.cuh", "kernels/layers/drop_path.cuh",
-                                      "kernels/cuda/ptx.cuh"}));
+  EXPECT_EQ(files, (std::vector<std::string>{"kernels/cuda/reduce.cuh",
+                                             "kernels/layers/layernorm.cu", "kernels/cuda/pack.cuh",
+                                             "kernels/gemm/dropout.cuh", "kernels/cuda/ptx.cuh"}));
   EXPECT_EQ(facts["versions"][0]["main"], 1);
   for (const char* name : {"stream[", "norm_weight[", "norm_bias[", "out["})
     EXPECT_TRUE(has(page, "\"" + std::string(name))) << "named as the operation's arguments";

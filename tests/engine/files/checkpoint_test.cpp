@@ -232,7 +232,14 @@ TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
   EXPECT_EQ(refusal(run.path()), "DIR: no checkpoint here (DIR/last is missing)");
   fs::create_symlink("step-00000001", run / "last");
   EXPECT_EQ(refusal(run.path()),
-            "DIR/last: names DIR/step-00000001, which doesn't exist; link it to a step folder");
+            "DIR/last: names DIR/step-00000001, which doesn't exist; there is no other intact "
+            "checkpoint");
+  save_checkpoint(run.path(), example(2), false, 1);
+  fs::remove(run / "last"), fs::create_symlink("step-00000001", run / "last");
+  EXPECT_EQ(refusal(run.path()),
+            "DIR/last: names DIR/step-00000001, which doesn't exist; DIR/step-00000002 is intact: "
+            "`ln -sfn step-00000002 DIR/last`, then --resume, continues from it");
+  fs::remove_all(run / "step-00000002");
   save_checkpoint(run.path(), example(1), false, 1);
   EXPECT_EQ(refusal(run / "last"), "DIR: a single checkpoint; name the run folder above it");
   fs::remove(run / "last/state.safetensors");

@@ -51,6 +51,21 @@ TEST(Recording, DropPathIsAPartOfLayerNorms) {
   EXPECT_EQ(dropped("NormLinearBackwardInput"), 2 * 11);
 }
 
+TEST(Recording, DropoutIsAPartOfItsNeighbours) {
+  const auto step = record_model({"vit_tiny", "--batch", "2", "--proj-drop-rate", "0.1"});
+  EXPECT_EQ(count_of<Dropout>(step), 0);
+  const auto dropped = [&](const std::string& name) {
+    int count = 0;
+    for (const RecordedOperation& o : step)
+      if (o.name.starts_with(name) && o.name.ends_with(" dropped")) count += o.count;
+    return count;
+  };
+  for (const char* name : {"LinearNormForward", "NormLinearBackwardInput"})
+    EXPECT_EQ(dropped(name), 2 * 12) << name;
+  for (const char* name : {"LinearGeluForward", "GeluLinearBackwardInput"})
+    EXPECT_EQ(dropped(name), 12) << name;
+}
+
 TEST(Recording, ShapesSayWhatModelsRun) {
   const auto step = record_model({"resnext50_32x4d", "--batch", "2", "--image-size", "64"});
   EXPECT_EQ(count_of<ConvForward>(step), 53);

@@ -79,6 +79,17 @@ void store_of_one_lane_planted_after_the_fence(const CUtensorMap to) {
   if (threadIdx.x == 49) mine(s) = 2;
   store_box(to, s);
 }
+// A thread's last store, over what TMA still reads for the block's last thread.
+void last_store_planted_over_what_is_read(const CUtensorMap to) {
+  Shared& s = in_a_long_block(to);
+  if (threadIdx.x == 255) {
+    cp_async_bulk_tensor_store(to, s.rest, {0, 0});
+    cp_async_bulk_commit_group();
+  }
+  __syncthreads();
+  if (threadIdx.x == 255) cp_async_bulk_wait_group_read<0>();
+  if (threadIdx.x == 0) s.rest[100] = 1;
+}
 
 class SimtProxyWatch : public SimtHopper {
  protected:
@@ -107,6 +118,11 @@ TEST_F(SimtProxyWatch, MissingFencesOfALongBlockAreNamed) {
     EXPECT_TRUE(says(error<store_of_one_lane_planted_without_a_fence>(), {missing}));
     EXPECT_TRUE(says(error<store_of_one_lane_planted_after_the_fence>(), {missing}));
   });
+}
+
+TEST_F(SimtProxyWatch, AStoreBeforeAThreadReturnsEndsTheBlockWithWords) {
+  EXPECT_TRUE(says(error<last_store_planted_over_what_is_read>(),
+                   {" of warp 0 ", "writes ", "may still read"}));
 }
 
 }  // namespace
