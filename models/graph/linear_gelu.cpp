@@ -18,9 +18,9 @@ LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& fr
   const Parameter weight = g.parameter(name + ".weight", {N, shape.K}, init.init, init.scale, true);
   g.grad(inp);
   g.share_grad(h, out);  // backward works in place
-  // The linear and the GELU are the layers before the dropout's.
-  const Drop dropout{
-      .image_rows = rows / dim(g, inp, 0), .layer = layer_number(g) + 2, .drop = drop};
+  Drop dropout;
+  if (drop > 0)  // a layer after the linear and the GELU
+    dropout = {.image_rows = rows / dim(g, inp, 0), .layer = layer_number(g) + 2, .drop = drop};
 
   const auto forward = [=](const Context& r) {
     r.run(LinearGeluForward{.out = r.at(out),
