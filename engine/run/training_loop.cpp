@@ -56,6 +56,7 @@ void TrainingLoop::train() {
     if (epoch_ended || over()) end_epoch(epoch_ended);
     if (epoch_ended && !over()) run_.at(&Hook::before_train_epoch);
   }
+  run_.backend.synchronize(nullptr);  // for hooks that wait for what the last ones have enqueued
   run_.at(&Hook::after_train);
 }
 

@@ -174,6 +174,37 @@ class Waits : public Hook {
   std::vector<size_t>& counts_;
 };
 
+// Gives the device work at the end of the last epoch.
+class Enqueues : public Hook {
+ public:
+  explicit Enqueues(bool& done) : done_(done) {}
+  int priority() const override { return priority::closing; }
+  void after_train_epoch(Run& run, EpochRecord&) override {
+    run.backend.call_on_host(nullptr, [this] { done_ = true; });
+  }
+
+ private:
+  bool& done_;
+};
+class Expects : public Hook {
+ public:
+  explicit Expects(const bool& done) : done_(done) {}
+  int priority() const override { return priority::measuring; }
+  void after_train(Run&) override { EXPECT_TRUE(done_); }
+
+ private:
+  const bool& done_;
+};
+
+// Others may wait for a save, whose copy from the device is work like this.
+TEST_F(HooksTest, AfterTrainTheDevicesWorkIsDone) {
+  bool done = false;
+  ASSERT_EQ(train_here(words({"--device", "simt", "--steps", "2"}),
+                       list_of(std::make_unique<Enqueues>(done), std::make_unique<Expects>(done))),
+            0);
+  EXPECT_TRUE(done);
+}
+
 // With all hooks, each step waits once for the previous batch and once for the previous update.
 TEST_F(HooksTest, NoHookMakesTheHostWait) {
   std::vector<size_t> waits;
