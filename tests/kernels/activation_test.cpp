@@ -12,15 +12,13 @@ struct GeluGradient {
   Tensor dinp, dbias;
 };
 
-constexpr StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
-
 Tensor bias_gelu_forward(const Values& inp, const Values& bias, RowsShape shape,
                          const Drop& drop = {}) {
   Tensor out(inp.size());
   for (int row = 0; row < shape.rows; ++row)
     for (int c = 0; c < shape.C; ++c) {
       const size_t i = at(row, shape.C, c);
-      out[i] = dropped(gelu(Tracked(inp[i]) + bias[c]), drop, row, c, shape.C, params);
+      out[i] = dropped(gelu(Tracked(inp[i]) + bias[c]), drop, row, c, shape.C);
     }
   return out;
 }
@@ -31,8 +29,7 @@ GeluGradient bias_gelu_backward(const Values& dout, const Values& inp, const Val
   for (int row = 0; row < shape.rows; ++row)
     for (int c = 0; c < shape.C; ++c) {
       const size_t i = at(row, shape.C, c);
-      g.dinp[i] =
-          dropped(dout[i], drop, row, c, shape.C, params) * gelu_slope(Tracked(inp[i]) + bias[c]);
+      g.dinp[i] = dropped(dout[i], drop, row, c, shape.C) * gelu_slope(Tracked(inp[i]) + bias[c]);
       g.dbias[c] += g.dinp[i];
     }
   return g;
@@ -97,7 +94,7 @@ Problem gelu_forward(DType dtype, RowsShape shape, bool in_place, const Drop& dr
            in_place ? inp : Values{});
   if (!in_place) p.input("inp", {rows, C}, inp);
   p.input("bias", {C}, bias);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(BiasGeluForward{.shape = shape, .dropout = drop, .dtype = dtype},
          {{"inp", in_place ? "out" : "inp"}});
   return p;
@@ -114,7 +111,7 @@ Problem gelu_backward(DType dtype, RowsShape shape, bool accumulate, bool in_pla
   p.gradient("dbias", {C}, g.dbias, accumulate);
   if (!in_place) p.input("dout", {rows, C}, dout);
   p.input("inp", {rows, C}, inp), p.input("bias", {C}, bias);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(
       BiasGeluBackward{.shape = shape, .dropout = drop, .dtype = dtype, .accumulate = accumulate},
       {{"dout", in_place ? "dinp" : "dout"}});

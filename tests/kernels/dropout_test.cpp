@@ -55,13 +55,12 @@ Problem dropout(DType dtype, DropoutShape shape, float drop, bool in_place) {
   Problem p(dtype);
   p.any_threads = true;
   p.exact = drop == 0 || drop == 0.5f || drop == 1;  // the factor is 1, 2 or unused
-  const StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
   const uint32_t layer = 11;
   const Values inp = p.data(size_t(B) * elements);
-  p.output("out", {B, elements}, oracle::dropout(inp, params, shape, layer, drop),
+  p.output("out", {B, elements}, oracle::dropout(inp, drop_params, shape, layer, drop),
            in_place ? inp : Values{});
   if (!in_place) p.input("inp", {B, elements}, inp);
-  p.objects<StepParams>("params", {params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(Dropout{.shape = shape, .layer = layer, .drop = drop, .dtype = dtype},
          {{"inp", in_place ? "out" : "inp"}});
   return p;

@@ -81,11 +81,13 @@ inline bool kept(uint32_t decision, int image, uint32_t layer, float drop, const
   const Philox4 words = philox(p.seed, decision / 4, position, p.epoch, layer);
   return uniform(words.at[decision % 4]) >= drop;
 }
-// x at (row, c) of rows of C, after dropout.
-inline Tracked dropped(Tracked x, const Drop& d, int row, int c, int C, const StepParams& p) {
+// Positions of images wrap around.
+constexpr StepParams drop_params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
+// x at (row, c) of rows of C, after dropout in a step of drop_params.
+inline Tracked dropped(Tracked x, const Drop& d, int row, int c, int C) {
   if (d.drop == 0) return x;
   const int image = row / d.image_rows, element = row % d.image_rows * C + c;
-  if (!kept(uint32_t(element), image, d.layer, d.drop, p)) return 0;
+  if (!kept(uint32_t(element), image, d.layer, d.drop, drop_params)) return 0;
   return x * (Tracked(1) / (Tracked(1) - d.drop));
 }
 

@@ -21,13 +21,12 @@ struct LayerNormGradient {
   Tensor dinp, dresidual, dweight, dbias;
 };
 
-constexpr StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
 // The residual's x at (row, c), after dropout and drop path.
 Tracked what_is_left(Tracked x, const Drops& drops, int row, int c, int C) {
   const Drop& path = drops.drop_path;
-  x = dropped(x, drops.dropout, row, c, C, params);
+  x = dropped(x, drops.dropout, row, c, C);
   if (path.drop == 0) return x;
-  if (!kept(0, row / path.image_rows, path.layer, path.drop, params)) return 0;
+  if (!kept(0, row / path.image_rows, path.layer, path.drop, drop_params)) return 0;
   return x * (Tracked(1) / (Tracked(1) - path.drop));
 }
 
@@ -146,7 +145,7 @@ Problem layernorm_forward(DType dtype, RowsShape shape, bool with_residual, doub
   p.input("inp", {rows, C}, inp);
   if (with_residual) p.input("residual", {rows, C}, residual);
   p.input_fp32("weight", {C}, weight), p.input_fp32("bias", {C}, bias);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(LayerNormForward{.shape = shape,
                           .dropout = drops.dropout,
                           .drop_path = drops.drop_path,
@@ -178,7 +177,7 @@ Problem layernorm_backward(DType dtype, RowsShape shape, bool with_dsum, bool ac
   if (with_dsum && in_place != "dsum") p.input("dsum", {rows, C}, dsum);
   p.input("sum", {rows, C}, sum), p.input_fp32("weight", {C}, weight);
   p.input_fp32("mean", {rows}, mean), p.input_fp32("rstd", {rows}, rstd);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(LayerNormBackward{.shape = shape,
                            .dropout = drops.dropout,
                            .drop_path = drops.drop_path,
@@ -294,7 +293,7 @@ Problem linear_norm_forward(DType dtype, LinearShape s, bool with_bias, const Dr
   p.input("weight", {N, K}, weight);
   if (with_bias) p.input("bias", {N}, bias);
   p.input_fp32("norm_weight", {N}, norm_weight), p.input_fp32("norm_bias", {N}, norm_bias);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(LinearNormForward{.shape = s,
                            .dropout = drops.dropout,
                            .drop_path = drops.drop_path,
@@ -340,7 +339,7 @@ Problem norm_linear_backward_input(DType dtype, LinearShape s, bool with_dsum, b
   if (with_dsum) p.input("dsum", {M, K}, dsum);
   p.input_fp32("mean", {M}, mean), p.input_fp32("rstd", {M}, rstd);
   p.input("weight", {N, K}, weight), p.input_fp32("norm_weight", {K}, norm_weight);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(NormLinearBackwardInput{.shape = s,
                                  .dropout = drops.dropout,
                                  .drop_path = drops.drop_path,

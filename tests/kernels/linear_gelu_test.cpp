@@ -8,8 +8,6 @@ namespace {
 // ---- oracle -----------------------------------------------------------------------------------
 namespace oracle {
 
-constexpr StepParams params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
-
 struct Forward {
   Tensor h, out;
 };
@@ -32,8 +30,7 @@ Forward linear_gelu_forward(const Values& inp, const Values& weight, const Value
       Tracked sum = 0;
       for (int k = 0; k < K; ++k) sum += Tracked(inp[at(m, K, k)]) * Tracked(weight[at(n, K, k)]);
       f.h.push_back(on_tensor_cores(sum, K, dtype));
-      f.out.push_back(
-          dropped(gelu(product(sum, K, dtype) + Tracked(bias[n])), drop, m, n, N, params));
+      f.out.push_back(dropped(gelu(product(sum, K, dtype) + Tracked(bias[n])), drop, m, n, N));
     }
   return f;
 }
@@ -50,7 +47,7 @@ Gradient gelu_linear_backward_input(const Values& dout, const Values& inp, const
   for (int m = 0; m < M; ++m)
     for (int k = 0; k < K; ++k) {
       const size_t i = at(m, K, k);
-      g.dinp[i] = dropped(product(g.dinp[i], N, dtype), drop, m, k, K, params) *
+      g.dinp[i] = dropped(product(g.dinp[i], N, dtype), drop, m, k, K) *
                   gelu_slope(Tracked(inp[i]) + bias[k]);
       g.dbias[k] += g.dinp[i];
     }
@@ -115,7 +112,7 @@ Problem forward(DType dtype, LinearShape s, bool saved, bool exact, const Drop& 
   p.output("out", {M, N}, f.out);
   if (saved) p.output("h", {M, N}, f.h);
   p.input("inp", {M, K}, inp), p.input("weight", {N, K}, weight), p.input("bias", {N}, bias);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(LinearGeluForward{.shape = s, .dropout = drop, .dtype = dtype});
   return p;
 }
@@ -132,7 +129,7 @@ Problem backward_input(DType dtype, LinearShape s, bool accumulate, bool exact, 
   p.gradient("dgelu_bias", {K}, g.dbias, accumulate);
   p.input("dout", {M, N}, dout), p.input("h", {M, K}, inp);
   p.input("weight", {N, K}, weight), p.input("gelu_bias", {K}, bias);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(GeluLinearBackwardInput{
       .shape = s, .dropout = drop, .dtype = dtype, .accumulate = accumulate});
   return p;
@@ -152,7 +149,7 @@ Problem backward(DType dtype, LinearShape s, bool accumulate, const Drop& drop) 
   p.gradient("dweight", {N, K}, dweight, accumulate);
   p.input("dout", {M, N}, dout), p.input("inp", {M, K}, inp), p.input("h", {M, K}, h);
   p.input("weight", {N, K}, weight), p.input("gelu_bias", {K}, bias);
-  p.objects<StepParams>("params", {oracle::params});
+  p.objects<StepParams>("params", {drop_params});
   p.runs(GeluLinearBackward{
       .weight = {.shape = s, .dtype = dtype, .accumulate = accumulate},
       .input = {.shape = s, .dropout = drop, .dtype = dtype, .accumulate = accumulate}});
