@@ -15,6 +15,8 @@
 namespace bv {
 namespace {
 
+const std::logic_error no_whole("other processes keep parts of the state");
+
 // The nearest 16-bit value, ties to even, as a bit pattern.
 uint16_t to_16_bits(float x, DType dtype) {
   if (dtype == DType::fp16) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
@@ -162,9 +164,10 @@ void Parameters::set_weights(const Tensors& values) {
            });
 }
 
-Tensors Parameters::get_weights() const {
-  need_all(keeps_all_weights());
-  auto values = download(weights(), graph_->parameters(), "");
+Tensors Parameters::get_weights(const Whole& whole) const {
+  if (!keeps_all_weights() && !whole) throw no_whole;
+  auto values =
+      download(keeps_all_weights() ? weights() : whole(weights()), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
 }
@@ -188,15 +191,16 @@ void Parameters::unpack(const float* kept) const {
   });
 }
 
-void Parameters::need_all(bool all) const {
-  if (!all) throw std::logic_error("other processes keep parts of the state");
+const float* Parameters::whole_of(float* kept, const Whole& whole) const {
+  if (whole) return whole(kept);
+  if (!keeps_all()) throw no_whole;
+  return kept;
 }
 
-Tensors Parameters::get_moments() const {
-  need_all(keeps_all());
+Tensors Parameters::get_moments(const Whole& whole) const {
   Tensors all;
-  if (m()) all = download(m(), graph_->parameters(), "m.");
-  if (v()) all.merge(download(v(), graph_->parameters(), "v."));
+  for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}})
+    if (arena) all.merge(download(whole_of(arena, whole), graph_->parameters(), prefix));
   return all;
 }
 
@@ -208,10 +212,9 @@ void Parameters::set_ema(const Tensors& values) {
   set_kept(ema(), values, "");
 }
 
-Tensors Parameters::get_ema() const {
+Tensors Parameters::get_ema(const Whole& whole) const {
   if (!has_ema_) return {};
-  need_all(keeps_all());
-  auto values = download(ema(), graph_->parameters(), "");
+  auto values = download(whole_of(ema(), whole), graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
 }

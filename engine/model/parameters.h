@@ -94,23 +94,24 @@ class Parameters {
   // Sets parameters and buffers, in their shapes; those missing in the map keep their values. Their
   // moving average restarts from them.
   void set_weights(const Tensors&);
-  Tensors get_weights() const;
+  // Returns the whole arena of a kept one, until the next call. If no process keeps parts, it isn't
+  // needed.
+  using Whole = std::function<const float*(float* kept)>;
+  Tensors get_weights(const Whole& = {}) const;
   Tensors get_gradients() const;
-  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing. get_weights()
-  // and get_moments() need a process that keeps all.
+  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing.
   void set_moments(const Tensors&);
-  Tensors get_moments() const;
+  Tensors get_moments(const Whole& = {}) const;
   // The same for the moving average of the weights, with the current buffers; empty without --ema.
   void set_ema(const Tensors&);
-  Tensors get_ema() const;
+  Tensors get_ema(const Whole& = {}) const;
   void unpack(const float* kept) const;  // to the segments' places in grads()
   // Size of the copy of all arenas that a checkpoint needs.
   size_t copy_bytes() const;
   size_t model_bytes() const;               // the same for the whole model, not just this part
   ParameterCopy copy_in(void* host) const;  // of copy_bytes()
-  // Enqueues copies of the arenas on stream 0. `to` must live until they are done. whole: the whole
-  // arena of a kept one, until the next call; null arenas are not copied, but asked for.
-  using Whole = std::function<const float*(float* kept)>;
+  // Enqueues copies of the arenas on stream 0. `to` must live until they are done. Null arenas are
+  // not copied, but asked for, in the order in which getting weights, average and moments asks.
   void copy_to(const ParameterCopy&, const Whole& whole) const;
   // The copy's tensors, in a checkpoint's form.
   CheckpointTensors tensors_of(const ParameterCopy&) const;
@@ -125,7 +126,8 @@ class Parameters {
   size_t arena_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t own_buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
   size_t kept_bytes() const;
-  void need_all(bool all) const;
+  // The whole of m, v or ema.
+  const float* whole_of(float* kept, const Whole&) const;
   Tensors download(const float* arena, const Infos&, const std::string& prefix) const;
   // Copy values to the device: all to `to`, or those of a parameter that kept segments have.
   template <class T>

@@ -93,7 +93,7 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
   std::optional<Trainer::Saved> gathered;
   if (!whole_) gathered = trainer.saved();
   if (!first_) {
-    if (trainer.in_parts()) trainer.copy_to({});
+    if (whole_ && trainer.in_parts()) trainer.copy_to({});
     return "";
   }
   Checkpoint c = progress;

@@ -335,11 +335,9 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
                     word_of(o.reduce_dtype) + " out");
   if (o.zero && o.all_reduce == AllReduce::two_level)
     throw UserError("--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out");
-  if (o.zero && o.pipeline > 1)
-    throw UserError("--zero 1 is for processes that have the whole model, and --pipeline " +
-                    std::to_string(o.pipeline) + " divides it already; leave one out");
-  if (o.zero && world == 1)
-    s.notes.push_back("--zero 1 keeps everything here: there is one process");
+  if (o.zero && s.replicas == 1)
+    s.notes.push_back(o.pipeline > 1 ? "--zero 1 keeps everything here: each stage is one process"
+                                     : "--zero 1 keeps everything here: there is one process");
   if (!backend.converts(o.reduce_dtype))
     throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) + ": " + backend.describe() +
                     " has no kernels for it; try fp16 or fp32");

@@ -59,9 +59,13 @@ std::vector<Segment> kept_segments(const Graph& graph, const SyncOptions& option
   for (const Bucket& bucket : buckets_of(graph, options)) {
     const Shares shares =
         shares_of({bucket.begin, std::min(bucket.end, graph.arena_count())}, options, replicas);
-    const size_t begin = bucket.begin + shares.begin(replica),
-                 end = bucket.begin + shares.end(replica);
-    if (end > begin) kept.push_back({begin, end, begin / GradientSquares::norm_block});
+    const size_t share_begin = bucket.begin + shares.begin(replica),
+                 share_end = bucket.begin + shares.end(replica);
+    for (const Segment& own : graph.segments()) {  // in a pipeline, one per chunk
+      const size_t begin = std::max(share_begin, own.begin), end = std::min(share_end, own.end);
+      const size_t block = own.norm_block + (begin - own.begin) / GradientSquares::norm_block;
+      if (end > begin) kept.push_back({begin, end, block});
+    }
   }
   return kept;
 }

@@ -62,22 +62,25 @@ void Optimizer::set_state(const UpdateState& state) {
 void Optimizer::measure(const StepParams* params, DType dtype, const Parts& parts) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
-  if (parts.processes) backend_->zero(sums, graph.norm_blocks() * sizeof(double), nullptr);
+  if (parts.replicas || parts.stages)
+    backend_->zero(sums, graph.norm_blocks() * sizeof(double), nullptr);
   for (const Segment& own : parameters_->kept())
     backend_->kernels().run(GradientSquares{.sums = sums,
                                             .grad = update_.grad + own.begin,
                                             .count = own.end - own.begin,
                                             .first = own.norm_block},
                             nullptr);
-  if (parts.processes)
-    traced(trace_, nullptr, {Work::all_reduce}, [&] {
-      Communicator& processes = parts.processes->communicator();
-      const Stream stream = parts.processes->fork();
-      processes.all_reduce(sums, graph.norm_blocks(), stream);
-      if (parts.tail)
-        processes.all_reduce(parameters_->grads() + graph.arena_count(), Parameters::tail, stream);
-      parts.processes->join();
-    });
+  for (const Channel* const processes : {parts.replicas, parts.stages})
+    if (processes)
+      traced(trace_, nullptr, {Work::all_reduce}, [&] {
+        Communicator& communicator = processes->communicator();
+        const Stream stream = processes->fork();
+        communicator.all_reduce(sums, graph.norm_blocks(), stream);
+        if (processes == parts.stages)
+          communicator.all_reduce(parameters_->grads() + graph.arena_count(), Parameters::tail,
+                                  stream);
+        processes->join();
+      });
   backend_->kernels().run(GradientNorm{.state = device_state(),
                                        .sums = sums,
                                        .params = params,

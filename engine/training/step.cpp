@@ -104,11 +104,9 @@ void TrainingStep::update() {
     const Model& model = parts_.model;
     if (parts_.sync) parts_.sync->average_buffers();
     const GradientSync* const sync = parts_.sync;
-    const Optimizer::Parts parts =
-        sync && sync->in_parts()
-            ? Optimizer::Parts{.processes = &sync->channel()}
-            : Optimizer::Parts{.processes = model.stage_channel(), .tail = true};
-    parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(), parts);
+    parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(),
+                         {.replicas = sync && sync->in_parts() ? &sync->channel() : nullptr,
+                          .stages = model.stage_channel()});
   });
 }
 

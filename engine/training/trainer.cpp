@@ -193,8 +193,14 @@ Trainer::Saved Trainer::saved() {
   const Grid& grid = pipeline_.grid;
   const bool saves =
       grid.stages > 1 ? grid.replica == 0 : !communicator_ || communicator_->rank() == 0;
-  if (!saves) return {};
-  Saved own{parameters_.get_weights(), parameters_.get_ema(), parameters_.get_moments()};
+  if (!saves) {
+    if (in_parts()) copy_to({});  // this replica's parts to the one that saves
+    backend_->synchronize(nullptr);
+    return {};
+  }
+  const auto whole = [this](float* kept) { return this->whole(kept); };
+  Saved own{parameters_.get_weights(whole), parameters_.get_ema(whole),
+            parameters_.get_moments(whole)};
   if (!links_.stages) return own;
   const GatherPath path{*backend_, links_.stages->stages(), pipeline_, parameters_.graph(),
                         parameters_.grads()};
@@ -210,15 +216,15 @@ Trainer::Saved Trainer::saved() {
 }
 
 std::string Trainer::first_not_finite() const {
-  const int own = parameters_.first_not_finite();
-  int first = own;
-  Communicator* const others = links_.stages ? &links_.stages->stages()
-                               : in_parts()  ? links_.replicas
-                                             : nullptr;
-  for (int rank = 0; others && rank < others->size(); ++rank) {
-    const bool here = rank == others->rank();
-    const auto theirs = static_cast<int>(others->all_reduce_scalar(here ? own : 0));
-    if (theirs >= 0 && (first < 0 || theirs < first)) first = theirs;
+  int first = parameters_.first_not_finite();
+  for (Communicator* const others : {in_parts() ? links_.replicas : nullptr,
+                                     links_.stages ? &links_.stages->stages() : nullptr}) {
+    const int own = first;
+    for (int rank = 0; others && rank < others->size(); ++rank) {
+      const bool here = rank == others->rank();
+      const auto theirs = static_cast<int>(others->all_reduce_scalar(here ? own : 0));
+      if (theirs >= 0 && (first < 0 || theirs < first)) first = theirs;
+    }
   }
   return first < 0 ? "" : parameters_.graph().parameters()[static_cast<size_t>(first)].name;
 }

@@ -53,7 +53,7 @@ class Trainer {
   void copy_to(const ParameterCopy& to) const;
   bool in_parts() const { return sync_ && sync_->in_parts(); }  // --zero 1 of several replicas
   // The whole model's tensors by name, on rank 0; elsewhere nothing. Called by all processes
-  // between updates; overwrites the gradients. Not with --zero 1.
+  // between updates; overwrites the gradients.
   struct Saved {
     Tensors weights, ema, moments;
   };

@@ -147,6 +147,28 @@ TEST(KeptSegments, DivideTheArena) {
     }
 }
 
+// In a pipeline of two stages, two chunks each, a norm block of the model is one process's.
+TEST(KeptSegments, DivideAPipelinesNormBlocks) {
+  Graph graph = build_vit({.embed_dim = 64, .depth = 4, .heads = 2}, {.classes = small_classes},
+                          square_input(small_batch, small_size, small_patch), DType::fp32);
+  const int first = graph.cuts()[1], middle = graph.cuts()[2], last = graph.cuts()[3],
+            end = static_cast<int>(graph.nodes().size());
+  const Slice stages[2][2] = {{{0, first}, {middle, last}}, {{first, middle}, {last, end}}};
+  for (const size_t bytes : {4096, 300000, 25 << 20}) {
+    std::vector<int> owners(graph.norm_blocks());
+    for (const auto& chunks : stages) {
+      graph.finish(chunks);
+      for (const int replica : {0, 1, 2})
+        for (const Segment& s :
+             kept_segments(graph, {.bucket_bytes = bytes, .zero = true}, replica, 3))
+          for (size_t at = s.begin, number = s.norm_block; at < s.end;
+               at += GradientSquares::norm_block)
+            ++owners.at(number++);
+    }
+    EXPECT_EQ(owners, std::vector<int>(owners.size(), 1)) << bytes;
+  }
+}
+
 std::string without_number(const std::string& name) {
   std::string kind;
   for (const char c : name)

@@ -47,6 +47,47 @@ TEST_F(ProgramZero, ChangesNoBitOfTwoProcesses) {
   expect_same_files("channels", "all");
 }
 
+// Each stage of a pipeline is shared by its replicas. Two chunks a stage want four blocks.
+class ProgramZeroPipeline : public ProgramZero {
+ protected:
+  ProgramZeroPipeline() { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4"); }
+};
+
+TEST_F(ProgramZeroPipeline, ChangesNoBit) {
+  make_cifar(in("cifar"));
+  const std::string words = "-n 4 --pipeline 2 " + on_vit +
+                            "--data cifar --batch 8 --micro-batches 2 --epochs 2 --ema 0.9 "
+                            "--clip-grad 0.5 --save-every 1 ";
+  go(words + "--out all");
+  go(words + "--zero 1 --out parts");
+  expect_same_files("parts", "all");
+  expect_same_evaluation("parts", "all");
+  go(words + "--zero 1 --chunks 2 --comm-streams 3 --bucket-bytes 65536 --out channels");
+  expect_same_files("channels", "all");
+}
+
+TEST_F(ProgramZeroPipeline, ResumesInAnyForm) {
+  const std::string words = vit + "--shards 4 --ema 0.9 ";
+  go("-n 1 " + words + "--steps 4 --out whole");
+  go("-n 4 --pipeline 2 " + words + "--zero 1 --steps 1 --out parts");
+  go("-n 2 --resume parts --pipeline 1 --zero 1 --steps 2");
+  go("-n 4 --resume parts --pipeline 2 --zero 1 --chunks 2 --steps 3");
+  go("-n 1 --resume parts --pipeline 1 --chunks 1 --zero 0 --steps 4");
+  expect_same_files("parts", "whole");
+}
+
+TEST_F(ProgramZeroPipeline, HoldsOnSimtIn16Bits) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  make_cifar(in("cifar"));
+  const std::string words = "-n 4 --pipeline 2 " + on_vit +
+                            "--data cifar --batch 20 --device simt --epochs 1 --ema 0.9 "
+                            "--micro-batches 1 --precision bf16 ";
+  go(words + "--out all");
+  go(words + "--zero 1 --out parts");
+  expect_same_files("parts", "all");
+  expect_same_evaluation("parts", "all");
+}
+
 TEST_F(ProgramZero, ChangesNoBitOfShards) {
   const std::string words =
       vit + "--steps 3 --shards 4 --drop-rate 0.1 --optimizer sgd --momentum 0.9 ";
@@ -145,13 +186,15 @@ TEST_F(ProgramZero, EndsOnSimtWithASave) {
 }
 
 TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
-  const std::string words = "-n 2 " + vit + "--steps 20 --lr 1e30 --warmup-epochs 0 ";
-  const Finished all = run(words), parts = run(words + "--zero 1");
-  EXPECT_EQ(all.code, 1) << all.output;
-  EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
-  // The line after it names the rank that was seen to end first.
-  const auto first_line = [](const std::string& text) { return text.substr(0, text.find('\n')); };
-  EXPECT_EQ(first_line(parts.errors), first_line(all.errors));
+  for (const std::string processes : {"-n 2 ", "-n 4 --pipeline 2 --micro-batches 1 "}) {
+    const std::string words = processes + vit + "--steps 20 --lr 1e30 --warmup-epochs 0 ";
+    const Finished all = run(words), parts = run(words + "--zero 1");
+    EXPECT_EQ(all.code, 1) << all.output;
+    EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
+    // The line after it names the rank that was seen to end first.
+    const auto first_line = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+    EXPECT_EQ(first_line(parts.errors), first_line(all.errors));
+  }
 }
 
 TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
@@ -160,9 +203,6 @@ TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, errors) << words;
   };
-  expect_refused("-n 2 " + vit + "--zero 1 --pipeline 2",
-                 "--zero 1 is for processes that have the whole model, and --pipeline 2 divides it "
-                 "already; leave one out\n");
   expect_refused("-n 2 " + vit + "--zero 1 --all-reduce 2d",
                  "--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out\n");
   expect_refused(vit + "--zero 2", "--zero 2: must be at least 0 and at most 1\n");
@@ -170,6 +210,10 @@ TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
   EXPECT_NE(alone.output.find("--zero 1 keeps everything here: there is one process"),
             std::string::npos)
       << alone.output;
+  const Finished stages = go("-n 2 " + vit + "--zero 1 --pipeline 2 --steps 1");
+  EXPECT_NE(stages.output.find("--zero 1 keeps everything here: each stage is one process"),
+            std::string::npos)
+      << stages.output;
 }
 
 double planned_bytes(const std::string& plan, const std::string& row) {
