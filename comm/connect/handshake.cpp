@@ -50,8 +50,9 @@ Digest proof(const World& world, char role, const Handshake& handshake, const No
 
 // Leaves out rank 0's address, since the nodes may know that machine by different names.
 uint32_t job_of(const World& world) {
-  const std::string name = (world.launched ? std::to_string(world.port) : world.master) +
-                           (world.launchers ? " launchers" : "");
+  const std::string name =
+      (world.launched ? std::to_string(world.port) : world.master) +
+      (world.launchers ? " launchers" + std::to_string(world.max_restarts) : "");
   return crc32c(std::as_bytes(std::span(name)));
 }
 

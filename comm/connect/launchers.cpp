@@ -120,6 +120,7 @@ World world_of(const Launch& launch) {
   world.least_nodes = place.least;
   world.local_size = launch.nproc;
   world.launched = world.launchers = true;
+  world.max_restarts = launch.max_restarts;
   world.host = place.master_addr;
   world.port = place.master_port;
   world.machine = name_of_machine();

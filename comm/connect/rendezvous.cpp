@@ -147,7 +147,11 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
     reply = receive(rank0, fd);
     const bool other_job = reply && reply->verdict == Verdict::other_job;
     // Perhaps a previous attempt of the same job, about to end.
-    if (other_job) others = ", where another job's processes meet", pause_a_little();
+    if (other_job) {
+      others = ", where another job's processes meet";
+      if (world.launched) others += ", or this one's with another --max-restarts";
+      pause_a_little();
+    }
     again = other_job || (reply && reply->verdict == Verdict::too_slow);
   }
   if (!reply) throw Rank0Ended(self + ": rank 0 ended before all ranks had come" + advice(world));

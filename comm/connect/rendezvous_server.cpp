@@ -161,7 +161,11 @@ void RendezvousServer::accept_all() {
 
 void RendezvousServer::seat(PendingPeer& guest) {
   const Handshake& handshake = guest.handshake();
-  if (!same_job(world_, handshake)) return refuse(guest, Verdict::other_job, "");
+  if (!same_job(world_, handshake))
+    return refuse(guest, Verdict::other_job,
+                  world_.launched
+                      ? node_of(handshake) + " is of another job, or has another --max-restarts"
+                      : "");
   if (!same_shape(world_, handshake))
     return refuse(guest, Verdict::other_size,
                   node_of(handshake) + " has " +

@@ -165,13 +165,17 @@ std::string what_remains(const std::string& run) {
   }
 }
 
+struct Damaged : UserError {
+  using UserError::UserError;
+};
+
 TensorFile read_tensors(const std::string& path, const FileDigest& wanted) {
   const InputFile file(path);
   if (file.size() != wanted.bytes)
-    throw UserError(path + ": truncated: " + std::to_string(file.size()) + " of " +
-                    std::to_string(wanted.bytes) + " bytes");
+    throw Damaged(path + ": truncated: " + std::to_string(file.size()) + " of " +
+                  std::to_string(wanted.bytes) + " bytes");
   if (file.digest() != wanted)
-    throw UserError(path + ": damaged: its checksum is not that of the file that was saved");
+    throw Damaged(path + ": damaged: its checksum is not that of the file that was saved");
   return read_safetensors(path);
 }
 
@@ -189,8 +193,12 @@ Checkpoint load_step(const std::string& folder) {
   return c;
 }
 
+const std::string none_intact =
+    "; there is no other intact checkpoint: start anew, with another --out";
+
 // How to continue from an intact earlier checkpoint, if there is one; never done silently.
-std::string intact_checkpoint(const std::string& run, const std::string& damaged) {
+std::string intact_checkpoint(const std::string& run, const std::string& damaged,
+                              const std::string& otherwise) {
   for (const StepFolder& step : steps_of(run)) {
     const std::string name = step.name(), folder = run + "/" + name;
     std::error_code ignored;
@@ -205,7 +213,7 @@ std::string intact_checkpoint(const std::string& run, const std::string& damaged
     return "; " + folder + " is intact: `" + (copied ? "rm -r " + last + "; " : "") + "ln -sfn " +
            name + " " + last + "`, then --resume, continues from it";
   }
-  return "";
+  return otherwise;
 }
 
 std::string last_folder(const std::string& run) {
@@ -221,11 +229,9 @@ std::string last_folder(const std::string& run) {
   }
   const std::string target = link_target(run, "last");
   const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
-  if (!fs::is_directory(folder, ignored)) {
-    const std::string other = intact_checkpoint(run, folder);
+  if (!fs::is_directory(folder, ignored))
     throw UserError(last + ": names " + folder + ", which doesn't exist" +
-                    (other.empty() ? "; there is no other intact checkpoint" : other));
-  }
+                    intact_checkpoint(run, folder, none_intact));
   return folder;
 }
 
@@ -292,7 +298,9 @@ Checkpoint load_checkpoint(const std::string& run) {
     try {
       return load_step(folder);
     } catch (const UserError& e) {
-      if (last_folder(run) == folder) throw UserError(e.what() + intact_checkpoint(run, folder));
+      const bool damaged = dynamic_cast<const Damaged*>(&e) != nullptr;
+      if (last_folder(run) == folder)
+        throw UserError(e.what() + intact_checkpoint(run, folder, damaged ? none_intact : ""));
       // An active run in this folder has saved another step and removed this one.
     }
   }

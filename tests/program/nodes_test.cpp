@@ -354,6 +354,25 @@ TEST_F(ProgramOnNodesMeets, NamesNodesOfDifferentShape) {
                              ", node 0 has --nnodes 2 -n 2; start");
 }
 
+// Launchers of a run that may restart meet as such, whose number has to be the same.
+TEST_F(ProgramOnNodesMeets, NamesNodesOfOtherRestarts) {
+  const std::string words = "-n 1 " + two_steps + "--device cpu --timeout 2 ";
+  const std::string two = "--out run --max-restarts 2 ", three = "--out run --max-restarts 3 ";
+  std::vector<std::pair<Started, Started>> runs;
+  for (const auto& [on_first, on_second] :
+       {std::pair<std::string, std::string>{"--out run ", two}, {two, ""}, {two, three}}) {
+    const int port = free_port() + 1;
+    runs.emplace_back(start(0, port, words + on_first), start(1, port, words + on_second));
+  }
+  for (const auto& [first, second] : runs) {
+    expect_refusal(*first, "one that came was turned away: node 1 (" + name_of_machine() +
+                               ") is of another job, or has another --max-restarts; start ");
+    expect_refusal(*second,
+                   ", where another job's processes meet, or this one's with another "
+                   "--max-restarts; start ");
+  }
+}
+
 TEST_F(ProgramOnNodesMeets, ChecksItsOptions) {
   const std::string words = "-n 1 " + words_;
   expect_line(run("--nnodes 2 " + words).errors,

@@ -233,7 +233,7 @@ TEST(Checkpoint, NoCheckpointSaysWhatIsThere) {
   fs::create_symlink("step-00000001", run / "last");
   EXPECT_EQ(refusal(run.path()),
             "DIR/last: names DIR/step-00000001, which doesn't exist; there is no other intact "
-            "checkpoint");
+            "checkpoint: start anew, with another --out");
   save_checkpoint(run.path(), example(2), false, 1);
   fs::remove(run / "last"), fs::create_symlink("step-00000001", run / "last");
   EXPECT_EQ(refusal(run.path()),
@@ -267,7 +267,10 @@ TEST(Checkpoint, ADamagedOneNamesTheNewestThatIsIntact) {
   fs::create_symlink("step-00000002", run / "last");
   EXPECT_EQ(load_checkpoint(run.path()).step, 2);
   tear("step-00000001"), tear("step-00000002");
-  EXPECT_TRUE(refusal(run.path()).ends_with(" bytes"));
+  EXPECT_TRUE(
+      refusal(run.path())
+          .ends_with(
+              " bytes; there is no other intact checkpoint: start anew, with another --out"));
 }
 
 TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
