@@ -48,11 +48,14 @@ Digest proof(const World& world, char role, const Handshake& handshake, const No
 
 }  // namespace
 
+Shape shape_of(const World& world) {
+  return {world.nodes, world.least_nodes, world.local_size, world.max_restarts};
+}
+
 // Leaves out rank 0's address, since the nodes may know that machine by different names.
 uint32_t job_of(const World& world) {
-  const std::string name =
-      (world.launched ? std::to_string(world.port) : world.master) +
-      (world.launchers ? " launchers" + std::to_string(world.max_restarts) : "");
+  const std::string name = (world.launched ? std::to_string(world.port) : world.master) +
+                           (world.launchers ? " launchers" : "");
   return crc32c(std::as_bytes(std::span(name)));
 }
 
@@ -62,9 +65,7 @@ Handshake handshake_of(const World& world) {
                       .size = world.size,
                       .job = job_of(world),
                       .node = world.node,
-                      .nodes = world.nodes,
-                      .least_nodes = world.least_nodes,
-                      .local_size = world.local_size};
+                      .shape = shape_of(world)};
   world.machine.copy(handshake.machine.data(), handshake.machine.size() - 1);
   return handshake;
 }

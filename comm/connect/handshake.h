@@ -17,7 +17,7 @@ using Digest = std::array<std::byte, 32>;
 // Head of both messages. Integers are little-endian, as on every machine this program runs on.
 struct Preamble {
   static constexpr std::array<char, 8> our_magic{'b', 'a', 'r', 'e', 'v', 'i', 's', '\n'};
-  static constexpr uint32_t our_version = 4;
+  static constexpr uint32_t our_version = 5;
   std::array<char, 8> magic = our_magic;
   uint32_t version = our_version;
   uint32_t has_secret = 0;
@@ -25,12 +25,19 @@ struct Preamble {
   bool is_ours() const { return magic == our_magic; }
 };
 
+// The same on all nodes; as in World.
+struct Shape {
+  int32_t nodes = 0, least_nodes = 0, local_size = 0, max_restarts = 0;
+  bool operator==(const Shape&) const = default;
+};
+
 struct Handshake {
   Preamble preamble;
   int32_t rank = 0, size = 0;
   uint32_t job = 0;
-  int32_t node = 0, nodes = 0, least_nodes = 0, local_size = 0;  // as in World
-  std::array<char, 64> machine{};                                // its name, padded with zeros
+  int32_t node = 0;
+  Shape shape;
+  std::array<char, 64> machine{};  // its name, padded with zeros
 };
 struct Challenge {
   Preamble preamble;
@@ -40,6 +47,7 @@ struct Proof {
   Digest proof{};
 };
 
+Shape shape_of(const World&);
 uint32_t job_of(const World&);  // a checksum of the job's name
 Handshake handshake_of(const World&);
 Challenge challenge_of(const World&, const Handshake&);

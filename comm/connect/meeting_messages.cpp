@@ -57,8 +57,7 @@ void answer(const Socket& peer, const Answer& with, int fd) {
 std::string advice(const World& world) {
   if (world.launched)
     return "; start ./launcher on every node with its own --node-rank and the same " +
-           shape_of(world.nodes, world.least_nodes, world.local_size) +
-           ", --master-addr and --master-port";
+           text_of(shape_of(world), shape_of(world)) + ", --master-addr and --master-port";
   return " (" + world.variables +
          " in the environment say who takes part; --timeout how long to wait); start every rank, "
          "or give -n " +
@@ -70,8 +69,10 @@ std::string nodes_text(int least, int nodes) {
   return "--nnodes " + (all ? "" : std::to_string(least) + ":") + std::to_string(nodes);
 }
 
-std::string shape_of(int nodes, int least, int local_size) {
-  return nodes_text(least, nodes) + " -n " + std::to_string(local_size);
+std::string text_of(const Shape& shape, const Shape& beside) {
+  const bool differ = shape.max_restarts != beside.max_restarts;
+  return nodes_text(shape.least_nodes, shape.nodes) + " -n " + std::to_string(shape.local_size) +
+         (differ ? " --max-restarts " + std::to_string(shape.max_restarts) : "");
 }
 
 }  // namespace bv

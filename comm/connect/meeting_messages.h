@@ -73,8 +73,8 @@ enum class Verdict : int32_t {
 struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
-  int32_t nodes = 0, least_nodes = 0, local_size = 0;  // rank 0's, as in World
-  std::array<char, 512> reason{};                      // why rank 0 has given up, padded with zeros
+  Shape shape{};                   // rank 0's
+  std::array<char, 512> reason{};  // why rank 0 has given up, padded with zeros
 };
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.
@@ -99,6 +99,7 @@ void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent alon
 std::string advice(const World&);
 // "--nnodes 2 -n 4", or "--nnodes 2:4 -n 4" if fewer nodes may do
 std::string nodes_text(int least, int nodes);
-std::string shape_of(int nodes, int least, int local_size);
+// The same, with --max-restarts if these differ.
+std::string text_of(const Shape&, const Shape& beside);
 
 }  // namespace bv

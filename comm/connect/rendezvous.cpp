@@ -112,9 +112,8 @@ std::string refusal(const World& world, const Answer& from_rank0) {
                      " before this one (" + world.machine + "); give each node its own"
                : "there are two processes of " + self + advice(world);
   if (world.launched)
-    return node + " was started with " +
-           shape_of(world.nodes, world.least_nodes, world.local_size) + ", node 0 with " +
-           shape_of(from_rank0.nodes, from_rank0.least_nodes, from_rank0.local_size) +
+    return node + " was started with " + text_of(shape_of(world), from_rank0.shape) +
+           ", node 0 with " + text_of(from_rank0.shape, shape_of(world)) +
            "; give all nodes the same";
   return self + " of " + std::to_string(world.size) + ": rank 0 has another number of processes" +
          advice(world);
@@ -149,7 +148,9 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
     // Perhaps a previous attempt of the same job, about to end.
     if (other_job) {
       others = ", where another job's processes meet";
-      if (world.launched) others += ", or this one's with another --max-restarts";
+      if (world.launched)
+        others += std::string(", or this one's ") + (world.launchers ? "without" : "with") +
+                  " --max-restarts or --nnodes MIN:MAX";
       pause_a_little();
     }
     again = other_job || (reply && reply->verdict == Verdict::too_slow);

@@ -23,16 +23,11 @@ bool same_job(const World& world, const Handshake& handshake) {
 }
 
 bool same_shape(const World& world, const Handshake& handshake) {
-  return !world.launched ||
-         (handshake.nodes == world.nodes && handshake.least_nodes == world.least_nodes &&
-          handshake.local_size == world.local_size);
+  return !world.launched || handshake.shape == shape_of(world);
 }
 
 Answer shape_answer(const World& world, Verdict verdict) {
-  return {.verdict = verdict,
-          .nodes = world.nodes,
-          .least_nodes = world.least_nodes,
-          .local_size = world.local_size};
+  return {.verdict = verdict, .shape = shape_of(world)};
 }
 
 Socket listen_at(const World& world, const MeetingPoint& point, double timeout) {
@@ -161,17 +156,11 @@ void RendezvousServer::accept_all() {
 
 void RendezvousServer::seat(PendingPeer& guest) {
   const Handshake& handshake = guest.handshake();
-  if (!same_job(world_, handshake))
-    return refuse(guest, Verdict::other_job,
-                  world_.launched
-                      ? node_of(handshake) + " is of another job, or has another --max-restarts"
-                      : "");
+  if (!same_job(world_, handshake)) return refuse(guest, Verdict::other_job, "");
   if (!same_shape(world_, handshake))
     return refuse(guest, Verdict::other_size,
-                  node_of(handshake) + " has " +
-                      shape_of(handshake.nodes, handshake.least_nodes, handshake.local_size) +
-                      ", node 0 has " +
-                      shape_of(world_.nodes, world_.least_nodes, world_.local_size));
+                  node_of(handshake) + " has " + text_of(handshake.shape, shape_of(world_)) +
+                      ", node 0 has " + text_of(shape_of(world_), handshake.shape));
   if (handshake.size != world_.size || handshake.rank >= world_.size)
     return refuse(guest, Verdict::other_size, "");
   Socket& peer = peers_[size_t(handshake.rank)];

@@ -20,7 +20,7 @@ struct World {
   bool launchers = false;  // the ranks are the launchers themselves, one a node
   std::string patience = "--timeout";  // for messages: how long the ranks wait for each other
   int least_nodes = 0;                 // of launchers: with so many the run may start
-  int max_restarts = 0;                // of launchers: --max-restarts
+  int max_restarts = 0;                // of launchers
   int device = -1;                     // of this machine's; -1: the local rank's
   int shared_fd = -1;  // memory shared with the peers: from our launcher, or set by connecting
   std::string master;  // "addr:port" or a job's id: the meeting point under another launcher

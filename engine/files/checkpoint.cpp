@@ -165,6 +165,7 @@ std::string what_remains(const std::string& run) {
   }
 }
 
+// The file isn't the one that was saved.
 struct Damaged : UserError {
   using UserError::UserError;
 };
@@ -193,8 +194,17 @@ Checkpoint load_step(const std::string& folder) {
   return c;
 }
 
-const std::string none_intact =
-    "; there is no other intact checkpoint: start anew, with another --out";
+// Without another checkpoint that is intact: what is left of a damaged one.
+std::string what_is_left(const std::string& damaged) {
+  const std::string weights = damaged + "/" + weights_name,
+                    none = "; there is no other intact checkpoint: start ";
+  try {
+    read_tensors(weights, read_state(damaged).files.at(weights_name));
+    return none + "a new run from --weights " + weights;
+  } catch (const std::exception&) {
+    return none + "anew, with another --out";
+  }
+}
 
 // How to continue from an intact earlier checkpoint, if there is one; never done silently.
 std::string intact_checkpoint(const std::string& run, const std::string& damaged,
@@ -231,7 +241,7 @@ std::string last_folder(const std::string& run) {
   const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
   if (!fs::is_directory(folder, ignored))
     throw UserError(last + ": names " + folder + ", which doesn't exist" +
-                    intact_checkpoint(run, folder, none_intact));
+                    intact_checkpoint(run, folder, what_is_left(folder)));
   return folder;
 }
 
@@ -300,7 +310,8 @@ Checkpoint load_checkpoint(const std::string& run) {
     } catch (const UserError& e) {
       const bool damaged = dynamic_cast<const Damaged*>(&e) != nullptr;
       if (last_folder(run) == folder)
-        throw UserError(e.what() + intact_checkpoint(run, folder, damaged ? none_intact : ""));
+        throw UserError(e.what() +
+                        intact_checkpoint(run, folder, damaged ? what_is_left(folder) : ""));
       // An active run in this folder has saved another step and removed this one.
     }
   }

@@ -201,7 +201,7 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
     std::snprintf(text, sizeof text, "%02x", unsigned(b));
     hex += text;
   }
-  EXPECT_EQ(hex, "454c19b022fef620f505b10c26b4f4a610e7bfccaa238f0a5fd642d046b47c48");
+  EXPECT_EQ(hex, "f9e1ec45d3639ad87cc1b572733bc43bd6851ef7728945e853da472bd700b0de");
 }
 
 // The last call is cut short by the end of the waiting, which finds enough ranks.

@@ -354,23 +354,26 @@ TEST_F(ProgramOnNodesMeets, NamesNodesOfDifferentShape) {
                              ", node 0 has --nnodes 2 -n 2; start");
 }
 
-// Launchers of a run that may restart meet as such, whose number has to be the same.
+// With --max-restarts launchers meet, without it the processes do.
 TEST_F(ProgramOnNodesMeets, NamesNodesOfOtherRestarts) {
-  const std::string words = "-n 1 " + two_steps + "--device cpu --timeout 2 ";
-  const std::string two = "--out run --max-restarts 2 ", three = "--out run --max-restarts 3 ";
-  std::vector<std::pair<Started, Started>> runs;
-  for (const auto& [on_first, on_second] :
-       {std::pair<std::string, std::string>{"--out run ", two}, {two, ""}, {two, three}}) {
-    const int port = free_port() + 1;
-    runs.emplace_back(start(0, port, words + on_first), start(1, port, words + on_second));
-  }
-  for (const auto& [first, second] : runs) {
-    expect_refusal(*first, "one that came was turned away: node 1 (" + name_of_machine() +
-                               ") is of another job, or has another --max-restarts; start ");
-    expect_refusal(*second,
-                   ", where another job's processes meet, or this one's with another "
-                   "--max-restarts; start ");
-  }
+  const std::string words = "-n 1 " + two_steps + "--device cpu --timeout 2 ", one = "--out run ",
+                    two = one + "--max-restarts 2 ", three = one + "--max-restarts 3 ";
+  const int port = free_port() + 1, other_port = free_port() + 1, third_port = free_port() + 1;
+  const Started none = start(0, port, words + one), some = start(1, port, words + two),
+                first = start(0, other_port, words + two),
+                second = start(1, other_port, words + three),
+                with = start(0, third_port, words + two), without = start(1, third_port, words);
+  const std::string node1 = "node 1 (" + name_of_machine() + ") ", shape = "--nnodes 2 -n 1";
+  expect_refusal(*second, node1 + "was started with " + shape + " --max-restarts 3, node 0 with " +
+                              shape + " --max-restarts 2; give all nodes the same");
+  expect_refusal(*first, "one that came was turned away: " + node1 + "has " + shape +
+                             " --max-restarts 3, node 0 has " + shape + " --max-restarts 2; start");
+  const std::string others = ", where another job's processes meet, or this one's ";
+  expect_refusal(*some, others + "without --max-restarts or --nnodes MIN:MAX; start");
+  expect_refusal(*without, others + "with --max-restarts or --nnodes MIN:MAX; start");
+  expect_refusal(*none,
+                 node1.substr(0, 6) + " (rank 1) has not come within 2 s (--timeout); start");
+  expect_refusal(*with, node1.substr(0, 6) + " (rank 1) has not come within 6 s (three times");
 }
 
 TEST_F(ProgramOnNodesMeets, ChecksItsOptions) {

@@ -266,7 +266,13 @@ TEST(Checkpoint, ADamagedOneNamesTheNewestThatIsIntact) {
   fs::remove_all(run / "last");
   fs::create_symlink("step-00000002", run / "last");
   EXPECT_EQ(load_checkpoint(run.path()).step, 2);
-  tear("step-00000001"), tear("step-00000002");
+  tear("step-00000001");
+  write_text(run / "last/state.safetensors", "x");
+  EXPECT_TRUE(
+      refusal(run.path())
+          .ends_with(" bytes; there is no other intact checkpoint: start a new run from --weights "
+                     "DIR/step-00000002/weights.safetensors"));
+  tear("step-00000002");
   EXPECT_TRUE(
       refusal(run.path())
           .ends_with(
