@@ -41,6 +41,7 @@ class TrainingLoop {
   std::optional<Pending> pending_;
   int64_t skipped_ = 0;   // updates skipped in this process's lifetime
   bool starting_ = true;  // no update is done yet
+  bool save_asked_ = false;
 };
 
 void TrainingLoop::train() {
@@ -90,6 +91,7 @@ void TrainingLoop::one_update() {
   finish_pending(true);
   now.step = ++at_.step;
   pending_ = now;
+  if (std::exchange(save_asked_, false)) run_.save_due = true;
   if (!trainer.step().runs_ahead() || at_.batch == 0 || over() || run_.reads_weights())
     finish_pending();
 }
@@ -112,7 +114,8 @@ void TrainingLoop::finish_pending(bool next_started) {
   }
   // Every process reads the same sum, so all stop after the same step.
   if (result.stop) run_.stopped_by = stop_signal() ? stop_signal() : SIGTERM;
-  if (result.save) run_.save_due = true;
+  // Weights and positions are already those of a started update, which is saved instead.
+  if (result.save) (next_started ? save_asked_ : run_.save_due) = true;
   StepRecord record{.epoch = done.epoch + 1,
                     .epochs = (run_.horizon + run_.updates_per_epoch - 1) / run_.updates_per_epoch,
                     .step = done.step,

@@ -161,6 +161,21 @@ TEST_F(ProgramFolder, SavesByTime) {
   }
 }
 
+// A checkpoint has the weights of its step although the device has begun the next one.
+TEST_F(ProgramFolder, SavesByTimeOnADeviceThatRunsAhead) {
+  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+  const std::string words = short_steps + "--device simt --optimizer sgd ";
+  Program run(folder_.path(), words + "--steps 1000000 --save-every 1s --out run");
+  ASSERT_TRUE(run.wait_for(in("run/last/state.json"), "crc32c"));
+  kill(run.pid(), SIGKILL);
+  run.wait();
+  const std::string steps = std::to_string(load_checkpoint(in("run")).step + 2);
+  go(short_steps + "--resume run --save-every 100 --steps " + steps);
+  go(words + "--save-every 100 --out straight --steps " + steps);
+  for (const char* file : {"/last/weights.safetensors", "/last/state.safetensors"})
+    EXPECT_TRUE(contents(in("run") + file) == contents(in("straight") + file)) << file;
+}
+
 TEST_F(ProgramFolder, AJobThatIsStartedAgainIsToldToResume) {
   for (const char* name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
     const auto as = [&](const std::string& count, const std::string& words) {
