@@ -42,8 +42,10 @@ class Report:
         self.text, self.json = folder / f"{name}.txt", folder / f"{name}.json"
         self.logs = folder / name
         self.logs.mkdir(parents=True, exist_ok=True)
-        for old in self.logs.glob("*.log"):
-            old.unlink()
+        # A file for BAREVISION_HOPPER_EXCEPT.
+        self.hopper_except = self.logs / "hopper-except.txt"
+        for old in (*self.logs.glob("*.log"), self.hopper_except):
+            old.unlink(missing_ok=True)
         self.device, self.commit, self.why_left = device, commit, why_left
         self.rows, self.steps, self.left, self.details = [], [], [], []
         self.tables = []  # the benches' tables, as text

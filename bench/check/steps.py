@@ -96,7 +96,8 @@ def bench(name, dtype, model, *options):
 
 def beside_auto(name, hoppers):
     """For each operation and shape that a kernel made for sm_90 runs, its time and that of the
-    kernel which --kernels auto takes, from the benches of these names."""
+    kernel which --kernels auto takes, from the benches of these names. Those where the second is
+    faster are added to the report's hopper-except.txt."""
 
     def do(step):
         both = [step.scratch / f"{which}.json" for which in (name, hoppers)]
@@ -107,13 +108,18 @@ def beside_auto(name, hoppers):
         columns = "{:<31} {:<45} {:>5} {:>9} {:>9} {:>6}"
         lines = [columns.format("operation", "shape", "calls", "auto us", "hopper us", "ratio")]
         sums = [0.0, 0.0]
+        lost = {}  # us a step, by operation and shape without a residual, += and the first size
         for row in (row for row in hopper if row.get("kernels") == "hopper"):
             us = before[row["operation"], row["shape"]], row["us"]
+            key = " ".join((row["operation"].split()[0], *row["shape"].split()[1:]))
+            lost[key] = lost.get(key, 0) + row["per_step"] * (us[1] - us[0])
             cells = [f"{us[0]:.1f}", f"{us[1]:.1f}", f"{us[0] / us[1]:.2f}"]
             lines.append(columns.format(row["operation"], row["shape"], row["per_step"], *cells))
             sums = [total + row["per_step"] * one for total, one in zip(sums, us)]
         if len(lines) == 1:
             return not_run("no operation is by a kernel made for sm_90")
+        with open(step.report.hopper_except, "a") as file:
+            file.writelines(f"{key}\n" for key, us in lost.items() if us > 0)
         said = f"{sums[0] / 1e3:.2f} ms a step by auto, {sums[1] / 1e3:.2f} by hopper"
         step.report.tables.append("\n".join([f"{hoppers}: {said}", *lines]))
         return Result(1, said=said)
@@ -176,6 +182,20 @@ def with_cudnn(machine, judge):
     return judged(judge) if not machine.no_cudnn else lambda _: not_run(machine.no_cudnn)
 
 
+def faster_of_both(model, batch):
+    """The speed with each shape by the kernel that the steps before have measured as the faster."""
+
+    def do(step):
+        path = step.report.hopper_except.absolute()
+        if not path.exists():
+            return not_run("no comparison of hopper's kernels with auto's")
+        environment = {"BAREVISION_HOPPER_EXCEPT": str(path)}
+        hopper = ("--kernels", "hopper")
+        return judged(training.speed(model, batch, *hopper, environment=environment))(step)
+
+    return do
+
+
 def hopper_steps(machine):
     """The kernels made for sm_90: right, then how fast beside those that --kernels auto takes."""
     if machine.no_hopper:
@@ -194,6 +214,12 @@ def hopper_steps(machine):
     speed, ordinary = training.speed, training.ORDINARY_LAUNCHES
     yield "speed-hopper-tiny", judged(speed("vit_tiny", 512, *hopper))
     yield "speed-hopper-ordinary", judged(speed("vit_tiny", 512, *hopper, environment=ordinary))
+    yield bench(f"hopper-resnet50-{bits}", bits, "resnet50", *hopper)
+    yield beside_auto(f"resnet50-{bits}", f"hopper-resnet50-{bits}")
+    yield beside_library(f"hopper-resnet50-{bits}", bits)
+    yield "speed-hopper-resnet50", judged(speed("resnet50", 256, *hopper))
+    yield "speed-faster-tiny", faster_of_both("vit_tiny", 512)
+    yield "speed-faster-resnet50", faster_of_both("resnet50", 256)
     yield "hopper-launches-resnet50", judged(launches_agree("resnet50", *SYNTHETIC, "--batch", "16"))
 
 
@@ -246,6 +272,8 @@ def other_steps(machine):
         yield bench(f"hopper-large-{bits}", bits, "vit_large", *small, *hopper)
         yield beside_auto(f"large-{bits}", f"hopper-large-{bits}")
         yield "speed-hopper-large", judged(training.speed("vit_large", 64, *hopper))
+        yield "speed-faster-large", faster_of_both("vit_large", 64)
+        yield "speed-hopper-resnet34", judged(training.speed("resnet34", 256, *hopper))
     for precision in dict.fromkeys(("fp32", "fp16", bits)):
         yield from graphs_and_curves(precision)
     recompute = ("--batch", "64", "--recompute", "blocks", "--steps", "5")

@@ -273,13 +273,13 @@ TEST_F(GpuCheck, ARehearsalRunsOnTheStandInAtSmallSizes) {
 TEST_F(GpuCheck, ComparesTheKernelsMadeForSm90WithTheOthers) {
   script("build/launcher", "exit 0");
   script("build/bench",
-         "us=8 by=\n"
-         "case $* in *hopper*) us=5 by=', \"kernels\": \"hopper\"' ;; esac\n"
-         "row() { echo \"{\\\"operation\\\": \\\"$1\\\", \\\"shape\\\": \\\"M64\\\", "
+         "us=8 large=20 by=\n"
+         "case $* in *hopper*) us=5 large=21 by=', \"kernels\": \"hopper\"' ;; esac\n"
+         "row() { echo \"{\\\"operation\\\": \\\"$1\\\", \\\"shape\\\": \\\"M64$3\\\", "
          "\\\"per_step\\\": 12, \\\"us\\\": $2}\"; }\n"
          "while [ $# -gt 1 ]; do\n"
          "  [ $1 != --json ] || echo \"{\\\"operations\\\": [$(row LinearForward \"$us$by\"), "
-         "$(row Dropout 3)]}\" >$2\n"
+         "$(row 'LinearForward +=' \"$large$by\" ' N8 K16'), $(row Dropout 3)]}\" >$2\n"
          "  shift\n"
          "done\n"
          "echo 'H100, 80 GiB, sm_90'");
@@ -287,10 +287,11 @@ TEST_F(GpuCheck, ComparesTheKernelsMadeForSm90WithTheOthers) {
       report_of("", "--only bench-bf16,bench-hopper-bf16,beside-hopper-bf16");
   EXPECT_EQ(code_, 0) << report;
   EXPECT_TRUE(has(report, "beside-hopper-bf16        1       0       0")) << report;
-  EXPECT_TRUE(has(report, "\nhopper-bf16: 0.10 ms a step by auto, 0.06 by hopper\n")) << report;
+  EXPECT_TRUE(has(report, "\nhopper-bf16: 0.34 ms a step by auto, 0.31 by hopper\n")) << report;
   EXPECT_TRUE(has(report, "auto us hopper us  ratio\nLinearForward")) << report;
   EXPECT_TRUE(has(report, "    12       8.0       5.0   1.60\n")) << report;
   EXPECT_FALSE(has(report, "\nDropout")) << report;
+  EXPECT_EQ(contents(folder_ / (report_ + "/hopper-except.txt")), "LinearForward N8 K16\n");
   // Elsewhere a line says why not.
   script("build/launcher", "echo 'this GPU is an sm_80'\nexit 2");
   report_of("", "--only hopper");

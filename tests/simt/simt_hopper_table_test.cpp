@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <regex>
 #include <set>
@@ -11,7 +12,10 @@
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/kernel_table.h"
 #include "simt/device/control.h"
+#include "tests/files.h"
 #include "tests/kernels/kernel_test.h"
+#include "tests/messages.h"
+#include "tests/temporary_folder.h"
 
 namespace bv::test {
 namespace {
@@ -175,6 +179,34 @@ TEST(SimtHopperTable, FusesLayerNormWithProductsOfViTTiny) {
       EXPECT_FALSE(fused({.M = 256, .N = N, .K = K})) << K;
   }
   EXPECT_FALSE(fused({.M = 256, .N = 30, .K = 192})) << "rows of 60 bytes";
+}
+
+// Whatever the rows are; of both gradients, each by itself.
+TEST(SimtHopperTable, LeavesToOthersWhatAFileNames) {
+  const StandInChip chip("sm_90");
+  const TemporaryFolder folder;
+  const std::string file = folder / "except.txt";
+  write_text(file,
+             "LinearForward N576 K192\nLinearBackwardInput N576 K192\nConvForward N576 K192\n");
+  const auto all = simt_gpu::make_hopper_kernels(nullptr);
+  setenv("BAREVISION_HOPPER_EXCEPT", file.c_str(), 1);
+  const auto rest = simt_gpu::make_hopper_kernels(nullptr);
+  setenv("BAREVISION_HOPPER_EXCEPT", "none", 1);
+  const std::string error = error_of([] { simt_gpu::make_hopper_kernels(nullptr); });
+  unsetenv("BAREVISION_HOPPER_EXCEPT");
+  EXPECT_EQ(error, "BAREVISION_HOPPER_EXCEPT: none: no such file");
+  for (const int M : {64, 512})
+    for (const int N : {576, 584}) {
+      const LinearForward forward{.shape = {.M = M, .N = N, .K = 192}, .dtype = DType::bf16};
+      const LinearBackwardWeight weight{.shape = forward.shape, .dtype = DType::bf16};
+      const LinearBackwardInput input{.shape = forward.shape, .dtype = DType::bf16};
+      EXPECT_TRUE(all->by_hopper(forward) && all->by_hopper(weight) && all->by_hopper(input));
+      EXPECT_EQ(rest->by_hopper(forward), N != 576) << M;
+      EXPECT_TRUE(rest->by_hopper(weight));
+      EXPECT_EQ(rest->by_hopper(input), N != 576) << M;
+      const BothGradients<LinearBackwardWeight, LinearBackwardInput> both{weight, input};
+      EXPECT_EQ(rest->by_hopper(both), all->by_hopper(both) && N != 576);
+    }
 }
 
 // The rest of the table takes them, or refuses them in words.

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+#include "base/file_io.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/dependent_launches.h"
 #include "kernels/cuda/hopper/tensor_map.h"
@@ -51,6 +55,22 @@ bool dependent_launches() {
   return !set || std::string_view(set) != "0";
 }
 
+// The operations that are left to the other kernels though Hopper's take them, by shape without
+// its rows or images, the first size: "LinearForward N576 K192". They are the lines of the file that
+// BAREVISION_HOPPER_EXCEPT names, as bench/gpu_check writes it where the others were faster.
+std::set<std::string> left_to_others() {
+  const char* const path = std::getenv("BAREVISION_HOPPER_EXCEPT");
+  if (!path || !*path) return {};
+  std::set<std::string> operations;
+  try {
+    std::istringstream lines(read_text_file(path));
+    for (std::string line; std::getline(lines, line);) operations.insert(line);
+  } catch (const UserError& e) {
+    throw UserError(std::string("BAREVISION_HOPPER_EXCEPT: ") + e.what());
+  }
+  return operations;
+}
+
 // The table: Hopper's kernels where they take an operation, else the others. All but a library's
 // are dependent launches, which hide a launch's latency behind the end of the kernel ahead.
 class HopperTable final : public KernelRows<HopperTable> {
@@ -64,7 +84,7 @@ class HopperTable final : public KernelRows<HopperTable> {
   template <class Op>
   bool takes([[maybe_unused]] const Op& op) const {
     if constexpr (has_hopper_kernel<Op>)
-      if (hopper_.takes(op)) return true;
+      if (uses_hopper(op)) return true;
     if constexpr (InTwo<Op>)
       return takes(product_of(op));
     else
@@ -73,7 +93,7 @@ class HopperTable final : public KernelRows<HopperTable> {
   template <class Op>
   size_t workspace(const Op& op) {
     if constexpr (has_hopper_kernel<Op>)
-      if (hopper_.takes(op)) return hopper_.workspace(op);
+      if (uses_hopper(op)) return hopper_.workspace(op);
     if constexpr (InTwo<Op>) {
       size_t norm = 0;
       if constexpr (requires { norm_of(op).workspace; }) norm = workspace(norm_of(op));
@@ -89,7 +109,7 @@ class HopperTable final : public KernelRows<HopperTable> {
     const DependentLaunches scope(dependent_);
     const auto on = stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
     if constexpr (has_hopper_kernel<Op>)
-      if (hopper_.takes(op)) return hopper_.run(op, on);
+      if (uses_hopper(op)) return hopper_.run(op, on);
     if constexpr (InTwo<Op>) {
       dispatch(product_of(op), stream);
       dispatch(norm_of(op), stream);
@@ -104,12 +124,27 @@ class HopperTable final : public KernelRows<HopperTable> {
   bool is_by_hopper(size_t which, const void* op) const override;
 
  private:
+  template <class Op>
+  bool uses_hopper(const Op& op) const {
+    return hopper_.takes(op) && !is_left_to_others(op);
+  }
+  template <class Weight, class Input>
+  bool is_left_to_others(const BothGradients<Weight, Input>& op) const {
+    return is_left_to_others(op.weight) || is_left_to_others(op.input);
+  }
+  template <class Op>
+  bool is_left_to_others(Op op) const {
+    if (left_to_others_.empty()) return false;
+    const Fields fields(op);
+    return left_to_others_.contains(fields.operation + " " + fields.shape(1));
+  }
   static DeviceProps with_sms(DeviceProps props, int sms) {
     if (sms) props.sms = sms;
     return props;
   }
   cudaStream_t compute_;  // the stream that null stands for
   bool dependent_ = dependent_launches();
+  std::set<std::string> left_to_others_ = left_to_others();
   CudaKernels rest_;
   HopperKernels hopper_;
 };
