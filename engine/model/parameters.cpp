@@ -199,8 +199,9 @@ const float* Parameters::whole_of(float* kept, const Whole& whole) const {
 
 Tensors Parameters::get_moments(const Whole& whole) const {
   Tensors all;
-  for (const auto& [prefix, arena] : {std::pair{"m.", m()}, {"v.", v()}})
-    if (arena) all.merge(download(whole_of(arena, whole), graph_->parameters(), prefix));
+  for (const auto& [prefix, arena, number] : {std::tuple{"m.", m(), 1}, std::tuple{"v.", v(), 2}})
+    if (number <= moments_)
+      all.merge(download(whole_of(arena, whole), graph_->parameters(), prefix));
   return all;
 }
 

@@ -94,8 +94,8 @@ class Parameters {
   // Sets parameters and buffers, in their shapes; those missing in the map keep their values. Their
   // moving average restarts from them.
   void set_weights(const Tensors&);
-  // Returns the whole arena of a kept one, until the next call. If no process keeps parts, it isn't
-  // needed.
+  // Given a kept arena, returns the whole one, which lasts until the next call. Not needed where no
+  // process keeps parts.
   using Whole = std::function<const float*(float* kept)>;
   Tensors get_weights(const Whole& = {}) const;
   Tensors get_gradients() const;
@@ -111,7 +111,8 @@ class Parameters {
   size_t model_bytes() const;               // the same for the whole model, not just this part
   ParameterCopy copy_in(void* host) const;  // of copy_bytes()
   // Enqueues copies of the arenas on stream 0. `to` must live until they are done. Null arenas are
-  // not copied, but asked for, in the order in which getting weights, average and moments asks.
+  // not copied, but `whole` is called for them, in the order of get_weights(), get_ema() and
+  // get_moments(): it is a collective (Trainer::saved).
   void copy_to(const ParameterCopy&, const Whole& whole) const;
   // The copy's tensors, in a checkpoint's form.
   CheckpointTensors tensors_of(const ParameterCopy&) const;

@@ -376,8 +376,9 @@ constexpr OptionRow machine_rows[] = {
      "once on its way in, added in fp32, and the sum rounded once",
      any, any_time},
     {"zero", "STAGE", of<&O::zero>,
-     "1: each of N processes, in a pipeline of a stage's N, keeps 1/N of moments, moving average "
-     "and, in 16 bits, master weights (ZeRO's stage 1), gets the sum of that part's gradients, "
+     "1: each of N replicas, of the model or of a pipeline's stage, keeps 1/N of moments, moving "
+     "average and, in 16 bits, master weights (ZeRO's stage 1), gets the sum of that part's "
+     "gradients, "
      "updates it, and sends the new weights to the others; 0: each keeps all; checkpoints are the "
      "same",
      between(0, 1), any_time},

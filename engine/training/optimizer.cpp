@@ -57,8 +57,8 @@ void Optimizer::set_state(const UpdateState& state) {
   backend_->synchronize(nullptr);
 }
 
-// The entries of other processes' norm blocks are 0 here, as is their part of the tail, so the sums
-// over the processes have the same bits as in a single one.
+// The entries of other processes' norm blocks are 0 here, as are other stages' parts of the tail,
+// so the sums over the processes have the same bits as in a single one.
 void Optimizer::measure(const StepParams* params, DType dtype, const Parts& parts) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);

@@ -35,10 +35,10 @@ class Optimizer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // The processes that each have a part of the gradient. Null: one has all of it.
+  // The processes that each have a part of the gradient. Null: of that kind, this one has all.
   struct Parts {
-    const Channel* replicas = nullptr;  // --zero 1
-    const Channel* stages = nullptr;    // each has a part of the tail's sums, too
+    const Channel* replicas = nullptr;  // with --zero 1; each has the tail's sums
+    const Channel* stages = nullptr;    // of a pipeline; the tail's sums are made over them, too
   };
   // Updates the parameters that this process keeps with their gradients. dtype: of the computation;
   // only fp16 changes the loss scale.

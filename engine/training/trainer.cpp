@@ -194,8 +194,10 @@ Trainer::Saved Trainer::saved() {
   const bool saves =
       grid.stages > 1 ? grid.replica == 0 : !communicator_ || communicator_->rank() == 0;
   if (!saves) {
-    if (in_parts()) copy_to({});  // this replica's parts to the one that saves
-    backend_->synchronize(nullptr);
+    if (in_parts()) {  // sends this replica's parts to the one that saves, which waits for them
+      copy_to({});
+      backend_->synchronize(nullptr);
+    }
     return {};
   }
   const auto whole = [this](float* kept) { return this->whole(kept); };

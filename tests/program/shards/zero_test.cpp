@@ -43,7 +43,7 @@ TEST_F(ProgramZero, ChangesNoBitOfTwoProcesses) {
   go(words + "--zero 1 --out parts");
   expect_same_files("parts", "all");
   expect_same_evaluation("parts", "all");
-  go(words + "--zero 1 --comm-streams 3 --bucket-bytes 65536 --out channels");
+  go(words + "--zero 1 --comm-streams 3 --bucket-bytes 131072 --out channels");
   expect_same_files("channels", "all");
 }
 
@@ -62,7 +62,7 @@ TEST_F(ProgramZeroPipeline, ChangesNoBit) {
   go(words + "--zero 1 --out parts");
   expect_same_files("parts", "all");
   expect_same_evaluation("parts", "all");
-  go(words + "--zero 1 --chunks 2 --comm-streams 3 --bucket-bytes 65536 --out channels");
+  go(words + "--zero 1 --chunks 2 --comm-streams 3 --bucket-bytes 131072 --out channels");
   expect_same_files("channels", "all");
 }
 
