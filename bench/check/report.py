@@ -42,14 +42,18 @@ class Report:
         self.text, self.json = folder / f"{name}.txt", folder / f"{name}.json"
         self.logs = folder / name
         self.logs.mkdir(parents=True, exist_ok=True)
-        # A file for BAREVISION_HOPPER_EXCEPT.
+        for old in self.logs.glob("*.log"):
+            old.unlink()
         self.hopper_except = self.logs / "hopper-except.txt"
-        for old in (*self.logs.glob("*.log"), self.hopper_except):
-            old.unlink(missing_ok=True)
+        self.excepted = None  # its lines; None: an older check's
         self.device, self.commit, self.why_left = device, commit, why_left
         self.rows, self.steps, self.left, self.details = [], [], [], []
         self.tables = []  # the benches' tables, as text
         self.figures = {}  # name: a bench's JSON
+
+    def except_from_hopper(self, lines):
+        self.excepted = sorted({*(self.excepted or ()), *lines})
+        self.hopper_except.write_text("".join(f"{line}\n" for line in self.excepted))
 
     def log_of(self, step):
         return self.logs / f"{step}.log"

@@ -94,10 +94,18 @@ def bench(name, dtype, model, *options):
     return f"bench-{name}", do
 
 
+def line_of_exception(row):
+    """For BAREVISION_HOPPER_EXCEPT: an operation, without a residual or +=, and its sizes, without
+    the first one, which is the batch's, and those of dropout."""
+    sizes = row["shape"].split()[1:]
+    kept = (size for size in sizes if not size.startswith("image_rows"))
+    return " ".join((row["operation"].split()[0], *kept))
+
+
 def beside_auto(name, hoppers):
     """For each operation and shape that a kernel made for sm_90 runs, its time and that of the
-    kernel which --kernels auto takes, from the benches of these names. Those where the second is
-    faster are added to the report's hopper-except.txt."""
+    kernel which --kernels auto takes, from the benches of these names. Those that the second computes
+    in less than 0.98 of the time are added to the report's hopper-except.txt."""
 
     def do(step):
         both = [step.scratch / f"{which}.json" for which in (name, hoppers)]
@@ -108,18 +116,19 @@ def beside_auto(name, hoppers):
         columns = "{:<31} {:<45} {:>5} {:>9} {:>9} {:>6}"
         lines = [columns.format("operation", "shape", "calls", "auto us", "hopper us", "ratio")]
         sums = [0.0, 0.0]
-        lost = {}  # us a step, by operation and shape without a residual, += and the first size
+        both_us = {}  # of a step, by a line of that file
         for row in (row for row in hopper if row.get("kernels") == "hopper"):
             us = before[row["operation"], row["shape"]], row["us"]
-            key = " ".join((row["operation"].split()[0], *row["shape"].split()[1:]))
-            lost[key] = lost.get(key, 0) + row["per_step"] * (us[1] - us[0])
+            line = line_of_exception(row)
+            so_far = both_us.get(line, (0, 0))
+            both_us[line] = [total + row["per_step"] * one for total, one in zip(so_far, us)]
             cells = [f"{us[0]:.1f}", f"{us[1]:.1f}", f"{us[0] / us[1]:.2f}"]
             lines.append(columns.format(row["operation"], row["shape"], row["per_step"], *cells))
             sums = [total + row["per_step"] * one for total, one in zip(sums, us)]
         if len(lines) == 1:
             return not_run("no operation is by a kernel made for sm_90")
-        with open(step.report.hopper_except, "a") as file:
-            file.writelines(f"{key}\n" for key, us in lost.items() if us > 0)
+        slower = [line for line, us in both_us.items() if us[0] < 0.98 * us[1]]
+        step.report.except_from_hopper(slower)
         said = f"{sums[0] / 1e3:.2f} ms a step by auto, {sums[1] / 1e3:.2f} by hopper"
         step.report.tables.append("\n".join([f"{hoppers}: {said}", *lines]))
         return Result(1, said=said)
@@ -186,10 +195,9 @@ def faster_of_both(model, batch):
     """The speed with each shape by the kernel that the steps before have measured as the faster."""
 
     def do(step):
-        path = step.report.hopper_except.absolute()
-        if not path.exists():
+        if step.report.excepted is None:
             return not_run("no comparison of hopper's kernels with auto's")
-        environment = {"BAREVISION_HOPPER_EXCEPT": str(path)}
+        environment = {"BAREVISION_HOPPER_EXCEPT": str(step.report.hopper_except.absolute())}
         hopper = ("--kernels", "hopper")
         return judged(training.speed(model, batch, *hopper, environment=environment))(step)
 

@@ -99,7 +99,7 @@ void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent alon
 std::string advice(const World&);
 // "--nnodes 2 -n 4", or "--nnodes 2:4 -n 4" if fewer nodes may do
 std::string nodes_text(int least, int nodes);
-// The same, with --max-restarts if these differ.
+// The same, with the number of --max-restarts if the two differ in it.
 std::string text_of(const Shape&, const Shape& beside);
 
 }  // namespace bv

@@ -148,9 +148,7 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
     // Perhaps a previous attempt of the same job, about to end.
     if (other_job) {
       others = ", where another job's processes meet";
-      if (world.launched)
-        others += std::string(", or this one's ") + (world.launchers ? "without" : "with") +
-                  " --max-restarts or --nnodes MIN:MAX";
+      if (world.launchers) others += ", or this one's without --max-restarts or --nnodes MIN:MAX";
       pause_a_little();
     }
     again = other_job || (reply && reply->verdict == Verdict::too_slow);

@@ -200,15 +200,14 @@ std::string what_is_left(const std::string& damaged) {
                     none = "; there is no other intact checkpoint: start ";
   try {
     read_tensors(weights, read_state(damaged).files.at(weights_name));
-    return none + "a new run from --weights " + weights;
+    return none + "a new run from --weights " + weights + ", with another --out";
   } catch (const std::exception&) {
     return none + "anew, with another --out";
   }
 }
 
 // How to continue from an intact earlier checkpoint, if there is one; never done silently.
-std::string intact_checkpoint(const std::string& run, const std::string& damaged,
-                              const std::string& otherwise) {
+std::string intact_checkpoint(const std::string& run, const std::string& damaged) {
   for (const StepFolder& step : steps_of(run)) {
     const std::string name = step.name(), folder = run + "/" + name;
     std::error_code ignored;
@@ -223,7 +222,12 @@ std::string intact_checkpoint(const std::string& run, const std::string& damaged
     return "; " + folder + " is intact: `" + (copied ? "rm -r " + last + "; " : "") + "ln -sfn " +
            name + " " + last + "`, then --resume, continues from it";
   }
-  return otherwise;
+  return "";
+}
+
+std::string way_on(const std::string& run, const std::string& damaged) {
+  const std::string intact = intact_checkpoint(run, damaged);
+  return intact.empty() ? what_is_left(damaged) : intact;
 }
 
 std::string last_folder(const std::string& run) {
@@ -240,8 +244,7 @@ std::string last_folder(const std::string& run) {
   const std::string target = link_target(run, "last");
   const std::string folder = target.empty() ? last : (fs::path(run) / target).string();
   if (!fs::is_directory(folder, ignored))
-    throw UserError(last + ": names " + folder + ", which doesn't exist" +
-                    intact_checkpoint(run, folder, what_is_left(folder)));
+    throw UserError(last + ": names " + folder + ", which doesn't exist" + way_on(run, folder));
   return folder;
 }
 
@@ -311,7 +314,7 @@ Checkpoint load_checkpoint(const std::string& run) {
       const bool damaged = dynamic_cast<const Damaged*>(&e) != nullptr;
       if (last_folder(run) == folder)
         throw UserError(e.what() +
-                        intact_checkpoint(run, folder, damaged ? what_is_left(folder) : ""));
+                        (damaged ? way_on(run, folder) : intact_checkpoint(run, folder)));
       // An active run in this folder has saved another step and removed this one.
     }
   }

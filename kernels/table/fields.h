@@ -26,15 +26,6 @@ class Fields final : public Arguments {
   std::vector<Size> sizes;
   std::vector<Pointer> pointers;
 
-  // "rows3152 C192", from the size of that number on; sizes of 1 are left out.
-  std::string shape(size_t first = 0) const {
-    std::string text;
-    for (size_t i = first; i < sizes.size(); ++i)
-      if (const auto& [name, value] = sizes[i]; *value != 1)
-        text += (text.empty() ? "" : " ") + name + std::to_string(*value);
-    return text;
-  }
-
   void size(const char* name, const int& value) override {
     sizes.push_back({name, const_cast<int*>(&value)});
   }

@@ -51,15 +51,15 @@ void RecordingKernels::note(Describe describe, const void* op, const Extras& ext
   CostCount count;
   describe(op, count);
   const Cost cost = count.cost;
-  std::string shape = fields.shape();
-  if (extras.count)
-    shape.insert(0, "count" + std::to_string(*extras.count) + (shape.empty() ? "" : " "));
+  std::string shape = extras.count ? "count" + std::to_string(*extras.count) : "";
   std::string options;
   if (extras.residual_norm) options += " residual_norm";
   if (extras.relu) options += " relu";
   if (extras.dropped) options += " dropped";
   if (extras.accumulate) options += " +=";
   if (extras.kind) options += *extras.kind == OptimizerKind::sgd ? " sgd" : " adam";
+  for (const auto& [name, value] : fields.sizes)
+    if (*value != 1) shape += (shape.empty() ? "" : " ") + name + std::to_string(*value);
   const std::string name = fields.operation + large_options(fields) + options;
   const auto same = [&](const auto& o) { return o.name == name && o.shape == shape; };
   if (!counting && std::ranges::any_of(operations, same)) return;

@@ -164,7 +164,7 @@ TEST_F(ProgramFolder, SavesByTime) {
 // A checkpoint has the weights of its step although the device has begun the next one.
 TEST_F(ProgramFolder, SavesByTimeOnADeviceThatRunsAhead) {
   if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  const std::string words = short_steps + "--device simt --optimizer sgd ";
+  const std::string words = short_steps + "--device simt ";
   Program run(folder_.path(), words + "--steps 1000000 --save-every 1s --out run");
   ASSERT_TRUE(run.wait_for(in("run/last/state.json"), "crc32c"));
   kill(run.pid(), SIGKILL);

@@ -181,32 +181,74 @@ TEST(SimtHopperTable, FusesLayerNormWithProductsOfViTTiny) {
   EXPECT_FALSE(fused({.M = 256, .N = 30, .K = 192})) << "rows of 60 bytes";
 }
 
+// The operations of a ViT-Tiny's rows that the tests below except.
+struct TinyOperations {
+  explicit TinyOperations(int M, int N) {
+    const LinearShape shape{.M = M, .N = N, .K = 192};
+    forward = {.shape = shape, .dtype = DType::bf16};
+    weight = {.shape = shape, .dtype = DType::bf16};
+    input = {.shape = shape, .dtype = DType::bf16};
+    norm = {.shape = shape, .dtype = DType::bf16};
+  }
+  LinearForward forward;
+  LinearBackwardWeight weight;
+  LinearBackwardInput input;
+  NormLinearBackwardInput norm;
+};
+
+class SimtHopperExcept : public testing::Test {
+ protected:
+  void TearDown() override { unsetenv("BAREVISION_HOPPER_EXCEPT"); }
+  std::unique_ptr<Kernels> kernels_without(const std::string& lines) const {
+    write_text(file_, lines);
+    setenv("BAREVISION_HOPPER_EXCEPT", file_.c_str(), 1);
+    return simt_gpu::make_hopper_kernels(nullptr, 132);
+  }
+  StandInChip chip_{"sm_90"};
+  std::unique_ptr<Kernels> all_ = simt_gpu::make_hopper_kernels(nullptr, 132);
+  TemporaryFolder folder_;
+  std::string file_ = folder_ / "except.txt";
+};
+
 // Whatever the rows are; of both gradients, each by itself.
-TEST(SimtHopperTable, LeavesToOthersWhatAFileNames) {
-  const StandInChip chip("sm_90");
-  const TemporaryFolder folder;
-  const std::string file = folder / "except.txt";
-  write_text(file,
-             "LinearForward N576 K192\nLinearBackwardInput N576 K192\nConvForward N576 K192\n");
-  const auto all = simt_gpu::make_hopper_kernels(nullptr);
-  setenv("BAREVISION_HOPPER_EXCEPT", file.c_str(), 1);
-  const auto rest = simt_gpu::make_hopper_kernels(nullptr);
-  setenv("BAREVISION_HOPPER_EXCEPT", "none", 1);
-  const std::string error = error_of([] { simt_gpu::make_hopper_kernels(nullptr); });
-  unsetenv("BAREVISION_HOPPER_EXCEPT");
-  EXPECT_EQ(error, "BAREVISION_HOPPER_EXCEPT: none: no such file");
-  for (const int M : {64, 512})
+TEST_F(SimtHopperExcept, LeavesShapesToTheOthers) {
+  const auto rest = kernels_without(
+      "LinearForward N576 K192\r\n\nLinearBackwardWeight N576 K192 \nConvForward N584 K192\n");
+  for (const int M : {64, 50432})
     for (const int N : {576, 584}) {
-      const LinearForward forward{.shape = {.M = M, .N = N, .K = 192}, .dtype = DType::bf16};
-      const LinearBackwardWeight weight{.shape = forward.shape, .dtype = DType::bf16};
-      const LinearBackwardInput input{.shape = forward.shape, .dtype = DType::bf16};
-      EXPECT_TRUE(all->by_hopper(forward) && all->by_hopper(weight) && all->by_hopper(input));
-      EXPECT_EQ(rest->by_hopper(forward), N != 576) << M;
-      EXPECT_TRUE(rest->by_hopper(weight));
-      EXPECT_EQ(rest->by_hopper(input), N != 576) << M;
-      const BothGradients<LinearBackwardWeight, LinearBackwardInput> both{weight, input};
-      EXPECT_EQ(rest->by_hopper(both), all->by_hopper(both) && N != 576);
+      const TinyOperations o(M, N);
+      const BothGradients<LinearBackwardWeight, LinearBackwardInput> both{o.weight, o.input};
+      EXPECT_TRUE(all_->by_hopper(o.forward) && all_->by_hopper(o.weight) &&
+                  all_->by_hopper(o.input));
+      EXPECT_EQ(all_->by_hopper(both), M == 50432);
+      EXPECT_EQ(rest->by_hopper(o.forward), N != 576) << M;
+      EXPECT_EQ(rest->by_hopper(o.weight), N != 576) << M;
+      EXPECT_TRUE(rest->by_hopper(o.input));
+      EXPECT_EQ(rest->by_hopper(both), M == 50432 && N != 576);
     }
+}
+
+// A product and its layer norm in one are not left to Hopper's product.
+TEST_F(SimtHopperExcept, LeavesAProductWithItsNormWhole) {
+  const auto rest = kernels_without("NormLinearBackwardInput N576 K192\n");
+  const auto fast = simt_gpu::make_cuda_kernels();
+  const TinyOperations o(50432, 576), other(50432, 584);
+  EXPECT_TRUE(all_->by_hopper(o.norm) && rest->by_hopper(other.norm) && rest->by_hopper(o.input));
+  EXPECT_FALSE(rest->by_hopper(o.norm));
+  EXPECT_EQ(rest->workspace_bytes(o.norm), fast->workspace_bytes(o.norm));
+  EXPECT_NE(all_->workspace_bytes(o.norm), fast->workspace_bytes(o.norm));
+  const BothGradients<LinearBackwardWeight, NormLinearBackwardInput> both{o.weight, o.norm};
+  EXPECT_TRUE(all_->by_hopper(both));
+  EXPECT_FALSE(rest->by_hopper(both));
+}
+
+TEST_F(SimtHopperExcept, RefusesWhatIsNoSuchFile) {
+  EXPECT_EQ(error_of([&] { kernels_without("LinearForward N576\nlinear N576\n"); }),
+            "BAREVISION_HOPPER_EXCEPT: " + file_ +
+                ":2: 'linear' is no operation with a kernel made for sm_90");
+  setenv("BAREVISION_HOPPER_EXCEPT", "none", 1);
+  EXPECT_EQ(error_of([] { simt_gpu::make_hopper_kernels(nullptr); }),
+            "BAREVISION_HOPPER_EXCEPT: none: no such file");
 }
 
 // The rest of the table takes them, or refuses them in words.

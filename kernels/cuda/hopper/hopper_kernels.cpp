@@ -1,8 +1,10 @@
 #include "kernels/cuda/hopper/hopper_kernels.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -12,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/dependent_launches.h"
 #include "kernels/cuda/hopper/tensor_map.h"
@@ -55,16 +58,27 @@ bool dependent_launches() {
   return !set || std::string_view(set) != "0";
 }
 
-// The operations that are left to the other kernels though Hopper's take them, by shape without
-// its rows or images, the first size: "LinearForward N576 K192". They are the lines of the file that
-// BAREVISION_HOPPER_EXCEPT names, as bench/gpu_check writes it where the others were faster.
+// Operations that are left to the other kernels although Hopper's take them, each with its shape
+// without the rows or images, which is the first size: "LinearForward N576 K192". They are the
+// lines of the file that BAREVISION_HOPPER_EXCEPT names; bench/gpu_check writes it.
 std::set<std::string> left_to_others() {
   const char* const path = std::getenv("BAREVISION_HOPPER_EXCEPT");
   if (!path || !*path) return {};
+  const std::vector<std::string> known = hopper_operations();
   std::set<std::string> operations;
   try {
     std::istringstream lines(read_text_file(path));
-    for (std::string line; std::getline(lines, line);) operations.insert(line);
+    int number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      line.erase(line.find_last_not_of(" \r") + 1);
+      if (line.empty()) continue;
+      const std::string operation = line.substr(0, line.find(' '));
+      if (std::ranges::find(known, operation) == known.end())
+        throw UserError(std::string(path) + ":" + std::to_string(number) + ": '" +
+                        printable(operation) + "' is no operation with a kernel made for sm_90");
+      operations.insert(line);
+    }
   } catch (const UserError& e) {
     throw UserError(std::string("BAREVISION_HOPPER_EXCEPT: ") + e.what());
   }
@@ -83,50 +97,58 @@ class HopperTable final : public KernelRows<HopperTable> {
 
   template <class Op>
   bool takes([[maybe_unused]] const Op& op) const {
-    if constexpr (has_hopper_kernel<Op>)
-      if (uses_hopper(op)) return true;
+    const By by = runs(op);
     if constexpr (InTwo<Op>)
-      return takes(product_of(op));
-    else
-      return false;
+      if (by == By::parts) return takes(product_of(op));
+    return by == By::hopper;
   }
   template <class Op>
   size_t workspace(const Op& op) {
+    [[maybe_unused]] const By by = runs(op);
     if constexpr (has_hopper_kernel<Op>)
-      if (uses_hopper(op)) return hopper_.workspace(op);
-    if constexpr (InTwo<Op>) {
-      size_t norm = 0;
-      if constexpr (requires { norm_of(op).workspace; }) norm = workspace(norm_of(op));
-      return std::max(workspace(product_of(op)), norm);
-    } else if constexpr (is_both_gradients<Op>) {
+      if (by == By::hopper) return hopper_.workspace(op);
+    if constexpr (InTwo<Op>)
+      if (by == By::parts) {
+        size_t norm = 0;
+        if constexpr (requires { norm_of(op).workspace; }) norm = workspace(norm_of(op));
+        return std::max(workspace(product_of(op)), norm);
+      }
+    if constexpr (is_both_gradients<Op>)
       throw not_taken;
-    } else {
+    else
       return rest_.workspace(op);
-    }
   }
   template <class Op>
   void dispatch(const Op& op, Stream stream) {
     const DependentLaunches scope(dependent_);
     const auto on = stream ? reinterpret_cast<cudaStream_t>(stream) : compute_;
+    [[maybe_unused]] const By by = runs(op);
     if constexpr (has_hopper_kernel<Op>)
-      if (uses_hopper(op)) return hopper_.run(op, on);
-    if constexpr (InTwo<Op>) {
-      dispatch(product_of(op), stream);
-      dispatch(norm_of(op), stream);
-    } else if constexpr (is_both_gradients<Op>) {
+      if (by == By::hopper) return hopper_.run(op, on);
+    if constexpr (InTwo<Op>)
+      if (by == By::parts) {
+        dispatch(product_of(op), stream);
+        return dispatch(norm_of(op), stream);
+      }
+    if constexpr (is_both_gradients<Op>)
       throw not_taken;
-    } else {
+    else
       rest_.run(op, on);
-    }
   }
 
  protected:
   bool is_by_hopper(size_t which, const void* op) const override;
 
  private:
+  // parts: its product and its norm, each by either.
+  enum class By : uint8_t { hopper, parts, rest };
   template <class Op>
-  bool uses_hopper(const Op& op) const {
-    return hopper_.takes(op) && !is_left_to_others(op);
+  By runs([[maybe_unused]] const Op& op) const {
+    if constexpr (has_hopper_kernel<Op>) {
+      if (is_left_to_others(op)) return By::rest;
+      if (hopper_.takes(op)) return By::hopper;
+    }
+    return InTwo<Op> ? By::parts : By::rest;
   }
   template <class Weight, class Input>
   bool is_left_to_others(const BothGradients<Weight, Input>& op) const {
@@ -136,7 +158,10 @@ class HopperTable final : public KernelRows<HopperTable> {
   bool is_left_to_others(Op op) const {
     if (left_to_others_.empty()) return false;
     const Fields fields(op);
-    return left_to_others_.contains(fields.operation + " " + fields.shape(1));
+    std::string line = fields.operation;
+    for (const auto& [name, value] : fields.sizes | std::views::drop(1))
+      if (*value != 1 && name != "image_rows") line += " " + name + std::to_string(*value);
+    return left_to_others_.contains(line);
   }
   static DeviceProps with_sms(DeviceProps props, int sms) {
     if (sms) props.sms = sms;

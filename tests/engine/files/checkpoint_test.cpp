@@ -271,7 +271,7 @@ TEST(Checkpoint, ADamagedOneNamesTheNewestThatIsIntact) {
   EXPECT_TRUE(
       refusal(run.path())
           .ends_with(" bytes; there is no other intact checkpoint: start a new run from --weights "
-                     "DIR/step-00000002/weights.safetensors"));
+                     "DIR/step-00000002/weights.safetensors, with another --out"));
   tear("step-00000002");
   EXPECT_TRUE(
       refusal(run.path())
