@@ -15,8 +15,6 @@
 namespace bv {
 namespace {
 
-const std::logic_error no_whole("other processes keep parts of the state");
-
 // The nearest 16-bit value, ties to even, as a bit pattern.
 uint16_t to_16_bits(float x, DType dtype) {
   if (dtype == DType::fp16) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
@@ -165,9 +163,8 @@ void Parameters::set_weights(const Tensors& values) {
 }
 
 Tensors Parameters::get_weights(const Whole& whole) const {
-  if (!keeps_all_weights() && !whole) throw no_whole;
-  auto values =
-      download(keeps_all_weights() ? weights() : whole(weights()), graph_->parameters(), "");
+  const float* const all = keeps_all_weights() ? weights() : whole_of(weights(), whole);
+  auto values = download(all, graph_->parameters(), "");
   values.merge(download(buffers(), graph_->buffers(), ""));
   return values;
 }
@@ -193,7 +190,7 @@ void Parameters::unpack(const float* kept) const {
 
 const float* Parameters::whole_of(float* kept, const Whole& whole) const {
   if (whole) return whole(kept);
-  if (!keeps_all()) throw no_whole;
+  if (!keeps_all()) throw std::logic_error("other processes keep parts of the state");
   return kept;
 }
 

@@ -127,7 +127,7 @@ class Parameters {
   size_t arena_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t own_buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
   size_t kept_bytes() const;
-  // The whole of m, v or ema.
+  // The whole of a kept arena.
   const float* whole_of(float* kept, const Whole&) const;
   Tensors download(const float* arena, const Infos&, const std::string& prefix) const;
   // Copy values to the device: all to `to`, or those of a parameter that kept segments have.

@@ -31,8 +31,9 @@ class TrainingLoop {
 
   bool over() const { return at_.step >= run_.end || run_.stopped_by != 0; }
   void one_update();
-  // next_started: the following update has begun, so the gradients in memory are that update's.
-  void finish_pending(bool next_started = false);
+  // next_started: the following update has begun, so the gradients, weights and positions in memory
+  // are that update's. Returns whether its checkpoint is asked for.
+  bool finish_pending(bool next_started = false);
   [[noreturn]] void fail_not_finite(int64_t step, const UpdateResult&, bool next_started);
   void end_epoch(bool whole);
 
@@ -41,7 +42,6 @@ class TrainingLoop {
   std::optional<Pending> pending_;
   int64_t skipped_ = 0;   // updates skipped in this process's lifetime
   bool starting_ = true;  // no update is done yet
-  bool save_asked_ = false;
 };
 
 void TrainingLoop::train() {
@@ -88,16 +88,15 @@ void TrainingLoop::one_update() {
   }
   now.lr = run_.schedule.at(at_.step, now.epoch);
   trainer.step().start_update(now.lr, now.images);
-  finish_pending(true);
+  if (finish_pending(true)) run_.save_due = true;
   now.step = ++at_.step;
   pending_ = now;
-  if (std::exchange(save_asked_, false)) run_.save_due = true;
   if (!trainer.step().runs_ahead() || at_.batch == 0 || over() || run_.reads_weights())
     finish_pending();
 }
 
-void TrainingLoop::finish_pending(bool next_started) {
-  if (!pending_) return;
+bool TrainingLoop::finish_pending(bool next_started) {
+  if (!pending_) return false;
   const Pending done = *std::exchange(pending_, {});
   const UpdateResult result = run_.trainer.step().finish_update();
   if (starting_ && run_.communicator) run_.communicator->busy(Busy::no);
@@ -114,8 +113,7 @@ void TrainingLoop::finish_pending(bool next_started) {
   }
   // Every process reads the same sum, so all stop after the same step.
   if (result.stop) run_.stopped_by = stop_signal() ? stop_signal() : SIGTERM;
-  // Weights and positions are already those of a started update, which is saved instead.
-  if (result.save) (next_started ? save_asked_ : run_.save_due) = true;
+  if (result.save && !next_started) run_.save_due = true;
   StepRecord record{.epoch = done.epoch + 1,
                     .epochs = (run_.horizon + run_.updates_per_epoch - 1) / run_.updates_per_epoch,
                     .step = done.step,
@@ -130,6 +128,7 @@ void TrainingLoop::finish_pending(bool next_started) {
                     .images = result.count,
                     .due = done.step % run_.setup.options.log_every == 0 || done.step == run_.end};
   run_.at(&Hook::after_train_iter, record);
+  return result.save && next_started;
 }
 
 void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result, bool next_started) {

@@ -155,7 +155,7 @@ class HopperTable final : public KernelRows<HopperTable> {
     return is_left_to_others(op.weight) || is_left_to_others(op.input);
   }
   template <class Op>
-  bool is_left_to_others(Op op) const {
+  bool is_left_to_others(const Op& op) const {
     if (left_to_others_.empty()) return false;
     const Fields fields(op);
     std::string line = fields.operation;
