@@ -57,12 +57,15 @@ void check_min_nproc(const Options& o, int here) {
   refuse_local_batch(o, given);
 }
 
+bool has_begun(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder + "/config.json", ignored);
+}
+
 // Whether as many processes can train the run with its batch; that of a recipe is adjusted unless
 // the run has begun with it.
 bool fits(const Options& given, int nproc, const std::string& folder) {
-  std::error_code ignored;
-  const bool begun = std::filesystem::exists(folder + "/config.json", ignored);
-  const Options o = begun ? options_of_run(folder) : given;
+  const Options o = has_begun(folder) ? options_of_run(folder) : given;
   if (nproc % o.pipeline) return false;
   const int share = nproc / o.pipeline * (mixing_of(o).any() ? 2 : 1);
   return !o.batch || !o.is_explicit("batch") || *o.batch % share == 0;
@@ -136,6 +139,7 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
          .max_restarts = o.max_restarts,
          .timeout = o.timeout,
          .others = meets ? &others : nullptr,
+         .begun = has_begun(o.resume),
          .min_nproc = o.min_nproc.value_or(0),
          .fits = [&o](int nproc, const std::string& folder) { return fits(o, nproc, folder); }});
   };

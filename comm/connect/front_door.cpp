@@ -56,7 +56,7 @@ void FrontDoor::answer_to(PendingPeer& guest) {
     answer(guest.socket(), shape_answer(world_, Verdict::other_size));
     return;
   }
-  Answer to_guest{.verdict = why_closed_.empty() ? Verdict::training : Verdict::given_up};
+  Answer to_guest{.verdict = why_closed_.empty() ? Verdict::training : Verdict::too_late};
   const std::string why = node_of(handshake) + " has come after the start" + why_closed_;
   why.copy(to_guest.reason.data(), to_guest.reason.size() - 1);
   answer(guest.socket(), to_guest);

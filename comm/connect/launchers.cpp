@@ -190,7 +190,8 @@ Agreement Launchers::meet(const Launch& launch, const Restart& own) {
   door_.reset();
   World& world = world_ = world_of(launch);
   timeout_ = launch.timeout;
-  const bool again = own.number > 0 || own.ends, waits_long = again && own.ends.value_or(0) == 0;
+  const bool again = own.number > 0 || own.ends;
+  const bool waits_long = (again || launch.begun) && own.ends.value_or(0) == 0;
   world.patience = std::string(waits_long ? "ten" : "three") + " times --timeout";
   const double wait = launch.timeout * (waits_long ? long_wait : short_wait);
   auto end = after(wait);
@@ -211,7 +212,9 @@ Agreement Launchers::meet(const Launch& launch, const Restart& own) {
       for (int ms = 0; ms < pause_ms; ms += 10) pause_a_little();
       end = after(wait);
     } catch (const UserError& e) {
-      if (again) throw RunError(e.what());  // a node that is lost is nobody's mistake
+      const bool missing = dynamic_cast<const RanksMissing*>(&e) != nullptr;
+      if (again || (launch.begun && missing))
+        throw RunError(e.what());  // a node that is lost is nobody's mistake
       throw;
     }
 }

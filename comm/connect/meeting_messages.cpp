@@ -15,6 +15,16 @@ MeetingClock::time_point after(double seconds) {
 double seconds_since(MeetingClock::time_point start) {
   return std::chrono::duration<double>(MeetingClock::now() - start).count();
 }
+
+bool WaitingLine::is_due() const {
+  constexpr double patience = 5;  // seconds
+  return world_.launchers && !said_ && seconds_since(begin_) > patience;
+}
+void WaitingLine::say(const std::string& names) {
+  said_ = true;
+  print_error_line("waiting for " + names + ", up to " + world_.patience);
+}
+
 std::string seconds_text(double timeout) { return format_number(timeout, 6) + " s"; }
 
 // A launcher holds the signals and catches none.

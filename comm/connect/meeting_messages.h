@@ -60,7 +60,8 @@ bool send_message(int fd, const T& message) {
   return send(fd, &message, sizeof message, MSG_NOSIGNAL) == ssize_t(sizeof message);
 }
 
-// training: the run has begun without this launcher, which may take part after its next end.
+// given_up: others are missing. training: the run has begun without this launcher, which may take
+// part after its next end; too_late: or can't.
 enum class Verdict : int32_t {
   welcome,
   other_size,
@@ -68,13 +69,14 @@ enum class Verdict : int32_t {
   other_job,
   too_slow,
   given_up,
-  training
+  training,
+  too_late
 };
 struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
   Shape shape{};                   // rank 0's
-  std::array<char, 512> reason{};  // why rank 0 has given up, padded with zeros
+  std::array<char, 512> reason{};  // given_up, too_late: why, padded with zeros
 };
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.
@@ -91,6 +93,19 @@ struct AnswerMessage {
   iovec part{&answer, sizeof answer};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr header{};
+};
+
+// Says once for whom a launcher waits, when the others take longer than one command each.
+class WaitingLine {
+ public:
+  explicit WaitingLine(const World& world) : world_(world) {}
+  bool is_due() const;
+  void say(const std::string& names);
+
+ private:
+  const World& world_;
+  const MeetingClock::time_point begin_ = MeetingClock::now();
+  bool said_ = false;
 };
 
 void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent along

@@ -70,7 +70,9 @@ void check(const World& world, const Handshake& handshake, const Challenge& chal
 
 // A connection to rank 0 after the handshake; empty once `end` has passed.
 Socket reach(const World& world, const MeetingPoint& point, Clock::time_point end) {
+  WaitingLine line(world);
   for (; Clock::now() < end; pause_a_little()) {
+    if (line.is_due()) line.say("node 0 (rank 0) at " + point.name());
     Socket made = point.connected();
     if (!made && (errno == EACCES || errno == EPERM || errno == EAFNOSUPPORT))
       fail_to_meet("connect");
@@ -100,7 +102,7 @@ std::optional<Answer> receive(const Socket& from, int& fd) {
 std::string refusal(const World& world, const Answer& from_rank0) {
   const std::string self = "rank " + std::to_string(world.rank),
                     node = "node " + std::to_string(world.node) + " (" + world.machine + ")";
-  if (from_rank0.verdict == Verdict::given_up) {
+  if (from_rank0.reason[0] != 0) {
     const auto& reason = from_rank0.reason;
     const std::string why =
         printable({reason.data(), strnlen(reason.data(), reason.size())}, reason.size());
@@ -138,11 +140,12 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
   bool again = true;
   while (again) {
     rank0 = reach(world, point, end);
-    if (!rank0) throw UserError(waited_for_rank0(world, point, timeout) + others + advice(world));
+    if (!rank0)
+      throw RanksMissing(waited_for_rank0(world, point, timeout) + others + advice(world));
     // Rank 0 itself reports missing ranks, and its exit is noticed here: wait a little longer.
     if (!wait_readable(rank0.fd(), after(timeout + 1)))
-      throw UserError(self + " waited " + seconds_text(timeout) + " for the other ranks" +
-                      advice(world));
+      throw RanksMissing(self + " waited " + seconds_text(timeout) + " for the other ranks" +
+                         advice(world));
     reply = receive(rank0, fd);
     const bool other_job = reply && reply->verdict == Verdict::other_job;
     // Perhaps a previous attempt of the same job, about to end.
@@ -157,6 +160,7 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
   if (reply->verdict == Verdict::training)
     throw RunIsTraining("node " + std::to_string(world.node) + " (" + world.machine +
                         ") waits for the run's next restart, at which it takes part");
+  if (reply->verdict == Verdict::given_up) throw RanksMissing(refusal(world, *reply));
   if (reply->verdict != Verdict::welcome) throw UserError(refusal(world, *reply));
   return rank0;
 }

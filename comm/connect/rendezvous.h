@@ -16,6 +16,11 @@ struct Quorum {
   double last_call = 0;
 };
 
+// Not all have come in time, or rank 0 has not.
+struct RanksMissing : UserError {
+  using UserError::UserError;
+};
+
 // Rank 0 was there, and its process ended before all had come.
 struct Rank0Ended : UserError {
   using UserError::UserError;
@@ -27,8 +32,8 @@ struct RunIsTraining : UserError {
 };
 
 // Returns the descriptor of a SharedRegion for region_size ranks (0: as many as connect), which
-// rank 0 creates and passes on once all have connected. Throws UserError if a peer doesn't connect
-// within `timeout` seconds.
+// rank 0 creates and passes on once all have connected. Throws RanksMissing if a peer doesn't
+// connect within `timeout` seconds.
 int meet_peers(const World&, double timeout, int region_size = 0);
 
 // The same on several machines: rank 0 listens at World::meeting_port() of World::host. Returns, on

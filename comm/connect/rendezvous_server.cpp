@@ -99,7 +99,9 @@ RendezvousServer::RendezvousServer(const World& world, const MeetingPoint& point
 
 std::vector<Socket> RendezvousServer::run() {
   const auto end = after(timeout_);
+  WaitingLine line(world_);
   while (!complete(end)) {
+    if (line.is_due()) line.say(join(names_of_nodes(missing()), ", "));
     if (MeetingClock::now() >= end) give_up();
     look();
   }
@@ -121,7 +123,7 @@ void RendezvousServer::give_up() {
   why.copy(to_all.reason.data(), to_all.reason.size() - 1);
   for (const Socket& peer : peers_)
     if (peer) answer(peer, to_all);
-  throw UserError(why);
+  throw RanksMissing(why);
 }
 
 void RendezvousServer::look() {
@@ -195,10 +197,12 @@ std::string RendezvousServer::late() const {
          " for rank " + join(names, ", ") + turned_away;
 }
 
-// "node 1 (ranks 2-3) has not come within 10 s (--timeout)"; if nodes have no fixed ranks, "node 1,
-// node 2 have not come within 10 s (...), and --nnodes 2:3 needs one more"
-std::string RendezvousServer::late_nodes(const std::vector<int>& ranks) const {
-  const bool varies = world_.launchers && world_.least_nodes < world_.nodes;
+bool RendezvousServer::nodes_vary() const {
+  return world_.launchers && world_.least_nodes < world_.nodes;
+}
+
+// "node 1 (ranks 2-3)", or "node 1" if nodes have no fixed ranks
+std::vector<std::string> RendezvousServer::names_of_nodes(const std::vector<int>& ranks) const {
   std::vector<std::string> names;
   for (int node = 0; node < world_.nodes; ++node) {
     std::vector<int> of_node;
@@ -206,14 +210,21 @@ std::string RendezvousServer::late_nodes(const std::vector<int>& ranks) const {
       if (std::ranges::count(ranks, world_.launchers ? node : rank) > 0) of_node.push_back(rank);
     if (!of_node.empty())
       names.push_back("node " + std::to_string(node) +
-                      (varies ? "" : " (" + list_of_ranks(of_node) + ")"));
+                      (nodes_vary() ? "" : " (" + list_of_ranks(of_node) + ")"));
   }
+  return names;
+}
+
+// "node 1 (ranks 2-3) has not come within 10 s (--timeout)"; if the number of nodes may vary, "node
+// 1, node 2 have not come within 10 s (...), and --nnodes 2:3 needs one more"
+std::string RendezvousServer::late_nodes(const std::vector<int>& ranks) const {
+  const std::vector<std::string> names = names_of_nodes(ranks);
   const int lacking = world_.least_nodes - (world_.size - int(ranks.size()));
   return join(names, ", ") + (names.size() == 1 ? " has" : " have") + " not come within " +
          seconds_text(timeout_) + " (" + world_.patience + ")" +
-         (varies ? ", and " + nodes_text(world_.least_nodes, world_.nodes) + " needs " +
-                       (lacking == 1 ? "one" : std::to_string(lacking)) + " more"
-                 : "");
+         (nodes_vary() ? ", and " + nodes_text(world_.least_nodes, world_.nodes) + " needs " +
+                             (lacking == 1 ? "one" : std::to_string(lacking)) + " more"
+                       : "");
 }
 
 }  // namespace bv

@@ -52,7 +52,7 @@ class RendezvousServer {
  public:
   RendezvousServer(const World&, const MeetingPoint&, Socket listener, double timeout,
                    const Quorum* = nullptr);
-  // Returns the sockets by rank. Throws UserError that names the missing ranks when time is up.
+  // Returns the sockets by rank. Throws RanksMissing, which names them, when time is up.
   std::vector<Socket> run();
 
  private:
@@ -64,6 +64,8 @@ class RendezvousServer {
   void refuse(PendingPeer&, Verdict, const std::string& why);
   std::vector<int> missing() const;
   std::string late() const;
+  bool nodes_vary() const;
+  std::vector<std::string> names_of_nodes(const std::vector<int>& ranks) const;
   std::string late_nodes(const std::vector<int>& ranks) const;
 
   const World& world_;

@@ -41,7 +41,8 @@ struct Launch {
   int max_restarts = 0;
   double timeout = 60;  // seconds without a sign of life from all of them
   OtherLaunchers* others = nullptr;
-  int min_nproc = 0;  // with fewer than nproc; 0: never
+  bool begun = false;  // the run has a folder: its launchers may have met before
+  int min_nproc = 0;   // with fewer than nproc; 0: never
   // Whether so many processes can train the run. folder: as in Restart.
   std::function<bool(int nproc, const std::string& folder)> fits = {};
   std::vector<int> devices = {};  // by local rank; empty: all, in order

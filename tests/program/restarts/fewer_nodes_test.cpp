@@ -84,7 +84,8 @@ TEST_F(FewerNodes, EndIfTooFewAreLeft) {
              "node 1, node 2 have not come within 10 s (ten times --timeout), and --nnodes 2:3 "
              "needs one more; start ./launcher on every node with its own --node-rank and the same "
              "--nnodes 2:3 -n 1");
-  start(0, words_ + "--timeout 1");
+  // A new run that never had them is a mistake.
+  start(0, "-n 1 " + endless + "other --max-restarts 100 --timeout 1");
   expect_end(0, 2, "node 1, node 2 have not come within 3 s (three times --timeout)");
 }
 

@@ -50,16 +50,22 @@ TEST_F(NodeRestarts, ALauncherThatIsKilledAndStartedAgain) {
 }
 
 TEST_F(NodeRestarts, ALauncherThatIsKilledForGood) {
-  start_both("-n 2 " + endless + "run --max-restarts 100 --timeout 1");
+  const std::string words = "-n 2 " + endless + "run --max-restarts 100 --timeout 1";
+  start_both(words);
   wait_for_steps();
   kill(node(1).pid(), SIGKILL);
-  const Finished end = node(0).wait();
-  EXPECT_EQ(end.code, 1);
-  EXPECT_TRUE(has(end.errors,
-                  "node 1 (ranks 2-3) has not come within 10 s (ten times --timeout); "
-                  "start ./launcher on every node"))
-      << end.errors;
-  EXPECT_FALSE(node(0).anyone_left());
+  // Node 0, started again, waits as long.
+  for (int i = 0; i < 2; ++i) {
+    const Finished end = node(0).wait();
+    EXPECT_EQ(end.code, 1);
+    EXPECT_TRUE(has(end.errors, "waiting for node 1 (ranks 2-3), up to ten times --timeout\n"));
+    EXPECT_TRUE(has(end.errors,
+                    "node 1 (ranks 2-3) has not come within 10 s (ten times --timeout); "
+                    "start ./launcher on every node"))
+        << end.errors;
+    EXPECT_FALSE(node(0).anyone_left());
+    if (i == 0) start(0, words);
+  }
 }
 
 TEST_F(NodeRestarts, AProcessThatHangs) {
