@@ -2,11 +2,10 @@
 # gates that are too long for every commit: the one whose turn it is for this commit, or REST=NAME.
 .PHONY: ci ci-all ci-rest ci-clang ci-libraries ci-cuda0 ci-asan ci-tsan ci-nvcc ci-package
 rest := clang libraries asan tsan package $(if $(NVCC),cuda0 nvcc)
-commit = $(shell git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
 # turn_of: the word of $(1) chosen by the commit's hash. share_of: every $(1)th word of $(2), from
 # one chosen by the hash.
-turn_of = $(word $(shell echo $$((0x$(commit) % $(words $(1)) + 1))),$(1))
-share_of = $(shell printf '%s\n' $(2) | awk -v k=$$((0x$(commit) % $(1))) 'NR % $(1) == k')
+turn_of = $(word $(shell echo $$((0x$(commit_hash) % $(words $(1)) + 1))),$(1))
+share_of = $(shell printf '%s\n' $(2) | awk -v k=$$((0x$(commit_hash) % $(1))) 'NR % $(1) == k')
 ci:
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci
 ci-all:

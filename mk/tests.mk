@@ -46,9 +46,15 @@ needed_for = $(if $(findstring $(1),$(suites)),$(2))
 needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
   $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtRaces,$(races)) $(call needed_for,SimtTry,$(try_for_tests)) $(call needed_for,Learn,$(learn_for_tests)) $(call needed_for,View,$(BUILD)/counters_few $(learn_objects)) \
   $(if $(filter racecheck,$(FILTER)),$(BUILD)/racecheck_tests)
-test: all $(BUILD)/tests $(if $(FILTER),,$(fuzzers) $(BUILD)/file_faults.so $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(BUILD)/counters_tests $(BUILD)/counters_few $(BUILD)/racecheck_tests)))
+# Tests and programs that take long take turns by the commit (tests/large_tests).
+commit_hash = $(shell git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
+turn := $(or $(if $(FILTER)$(BAREVISION_TEST_ALL),all),$(BAREVISION_TEST_TURN),$(shell echo $$((0x$(commit_hash) % 4))))
+in_turn = $(if $(filter $(1) all,$(turn)),$(2))
+large_programs = $(call in_turn,0,$(BUILD)/fuzz) $(call in_turn,3,$(filter-out $(BUILD)/fuzz,$(fuzzers))) \
+  $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(call in_turn,1,$(BUILD)/counters_tests $(BUILD)/counters_few) $(call in_turn,2,$(BUILD)/racecheck_tests)))
+test: all $(BUILD)/tests $(if $(FILTER),,$(BUILD)/file_faults.so $(large_programs))
 	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
-	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
+	@$(if $(filter all,$(turn)),,BAREVISION_TEST_TURN=$(turn)) NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 slowest:
 	@[ -f $(BUILD)/test_times ] || { echo "slowest: run make test first" >&2; exit 2; }
 	@head -n 20 $(BUILD)/test_times | awk '{ printf "%8.1f s  %s\n", $$1 / 1000, $$2 }'

@@ -205,15 +205,12 @@ __device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, in
         loads.group_bits, [&]<int group_bits> { loads.template fetch_a<group_bits>(k); });
     loads.fetch_b(k);
   };
-  if (first == last) return;
-  fetch(first);
-  loads.put(s.stage[0]);
-  __syncthreads();
-  for (int step = first; step < last; ++step) {
-    const int now = (step - first) % 2;
-    if (step + 1 < last) fetch(step + 1);
-    sums.add(s.stage[now], loads.group_bits);
-    if (step + 1 < last) loads.put(s.stage[1 - now]);
+  // One place fetches, the first stage too: it is most of the kernel's code.
+  for (int step = first; step <= last; ++step) {
+    const int stage = (step - first) % 2;
+    if (step < last) fetch(step);
+    if (step > first) sums.add(s.stage[1 - stage], loads.group_bits);
+    if (step < last) loads.put(s.stage[stage]);
     __syncthreads();
   }
 }

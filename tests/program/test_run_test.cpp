@@ -3,8 +3,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <regex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "tests/files.h"
 #include "tests/messages.h"
@@ -23,6 +26,18 @@ class TestRun : public testing::Test {
     code_ = std::system((command + " >" + (folder_ / "output") + " 2>&1").c_str()) / 256;
     return contents(folder_ / "output");
   }
+  struct LargeTest {
+    int turn;
+    std::string name;
+  };
+  static std::vector<LargeTest> large_tests() {
+    std::vector<LargeTest> all;
+    std::ifstream file("tests/large_tests");
+    for (std::string line; std::getline(file, line);)
+      if (!line.starts_with('#')) all.push_back({line[0] - '0', line.substr(2)});
+    return all;
+  }
+
   TemporaryFolder folder_;
   mutable int code_ = 0;
 };
@@ -92,6 +107,7 @@ TEST_F(TestRun, LargeTestsTakeTurns) {
   write_text(folder_ / "tests",
              "#!/bin/sh\n"
              "echo turn ${BAREVISION_TEST_TURN-none}\n"
+             "echo \"$*\"\n"
              "exit 1\n");
   std::filesystem::permissions(folder_ / "tests", std::filesystem::perms::owner_all);
   const std::string run = " BAREVISION_CHECKS=0 tests/run " + folder_.path(),
@@ -101,6 +117,14 @@ TEST_F(TestRun, LargeTestsTakeTurns) {
   EXPECT_TRUE(has(output_of("BAREVISION_TEST_TURN=2" + run + " A"), "turn none\n"));
   EXPECT_TRUE(std::regex_search(output_of(env + "-u BAREVISION_TEST_TURN" + run),
                                 std::regex("turn [0-3]\n")));
+
+  // A whole run leaves out the tests in the list that have another turn.
+  const LargeTest first = large_tests().front();
+  const std::string own = std::to_string(first.turn), other = first.turn == 3 ? "0" : "3";
+  EXPECT_FALSE(has(output_of(env + "BAREVISION_TEST_TURN=" + own + run), first.name));
+  EXPECT_TRUE(has(output_of(env + "BAREVISION_TEST_TURN=" + other + run), first.name + ":"));
+  EXPECT_FALSE(has(output_of(env + "BAREVISION_TEST_TURN=all" + run), first.name));
+  EXPECT_FALSE(has(output_of("BAREVISION_TEST_ALL=1" + run), first.name));
 
   // Each of many names has its turn once.
   std::vector<int> turns(4);
@@ -117,19 +141,38 @@ TEST_F(TestRun, LargeTestsTakeTurns) {
   for (const int count : turns) EXPECT_NEAR(count, 250, 50);
 }
 
+#if defined(BAREVISION_SIMT) && BAREVISION_RECORDS && BAREVISION_TENSORBOARD
+TEST_F(TestRun, LargeTestsAreThere) {
+  const auto& program = *testing::UnitTest::GetInstance();
+  std::set<std::string> names;
+  for (int i = 0; i < program.total_test_suite_count(); ++i) {
+    const auto& suite = *program.GetTestSuite(i);
+    names.insert(suite.name() + std::string(".*"));
+    for (int j = 0; j < suite.total_test_count(); ++j)
+      names.insert(suite.name() + std::string(".") + suite.GetTestInfo(j)->name());
+  }
+  for (const LargeTest& large : large_tests())
+    EXPECT_TRUE(names.contains(large.name)) << large.name;
+}
+#endif
+
 TEST_F(TestRun, CountsWhatRunsBesideTheTests) {
   write_text(folder_ / "tests", "#!/bin/sh\necho '[  PASSED  ] 1 test.'\n");
   write_text(folder_ / "fuzz", "#!/bin/sh\necho 'it is well'\n");
   write_text(folder_ / "fuzz_pictures", "#!/bin/sh\necho 'it crashed'\nexit 1\n");
   for (const char* program : {"tests", "fuzz", "fuzz_pictures"})
     std::filesystem::permissions(folder_ / program, std::filesystem::perms::owner_all);
-  const std::string output = output_of("BAREVISION_CHECKS=0 tests/run " + folder_.path());
+  const std::string run = " BAREVISION_CHECKS=0 tests/run " + folder_.path();
+  const std::string output = output_of("BAREVISION_TEST_ALL=1" + run);
   EXPECT_EQ(code_, 1);
   EXPECT_TRUE(has(output, "\nfuzz: it is well (")) << output;
   EXPECT_TRUE(has(output, "\nit crashed\n"));
   EXPECT_TRUE(has(output, "\n  fuzz_pictures  make test FILTER=fuzz\n"));
   EXPECT_TRUE(has(output, "\n4 passed, 2 failed, 0 skipped\n"));  // with the check of no objects
   EXPECT_TRUE(std::regex_search(output, std::regex("time by part: .*tests .*fuzz_pictures ")));
+  const std::string env = "env -u BAREVISION_TEST_ALL BAREVISION_TEST_TURN=";
+  EXPECT_TRUE(has(output_of(env + "0" + run), "\n4 passed, 1 failed, 0 skipped\n"));
+  EXPECT_TRUE(has(output_of(env + "1" + run), "\n3 passed, 1 failed, 0 skipped\n"));
 }
 
 TEST_F(TestRun, AWordWithoutTestsNamesTheNearestSuites) {
@@ -147,14 +190,18 @@ TEST_F(TestRun, AWordWithoutTestsNamesTheNearestSuites) {
 
 // Fuzzers under the sanitizers and examples take longer to compile than what most filters need.
 TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
-  const std::string make =
-      "env -u MAKEFLAGS -u MAKELEVEL make -n CUDA=0 BUILD=" + (folder_ / "none") + " test FILTER=";
-  const std::string some = output_of(make + "LayerNorm"), all = output_of(make);
+  const std::string env = "env -u MAKEFLAGS -u MAKELEVEL -u BAREVISION_TEST_ALL ",
+                    make = " make -n CUDA=0 BUILD=" + (folder_ / "none") + " test FILTER=";
+  const std::string some = output_of(env + make + "LayerNorm"),
+                    all = output_of(env + "BAREVISION_TEST_TURN=all" + make);
   for (const char* extra : {"/asan/", "/file_faults.so", "/try/"}) {
     EXPECT_TRUE(has(all, extra));
     EXPECT_FALSE(has(some, extra));
   }
   EXPECT_TRUE(has(some, "tests/run"));
+  // The programs of large tests are built for their turn.
+  EXPECT_TRUE(has(output_of(env + "BAREVISION_TEST_TURN=0" + make), "/asan/"));
+  EXPECT_FALSE(has(output_of(env + "BAREVISION_TEST_TURN=1" + make), "/asan/"));
 }
 
 }  // namespace
