@@ -38,7 +38,7 @@ $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernel
 $(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(objects) $(cuda_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-# In every `make test`, for make view: the kernels of these files alone count, since a second build of
+# In its turn of `make test`, for make view: the kernels of these files alone count, since a second build of
 # all takes minutes.
 watched_in_tests := $(patsubst %,kernels/%.cu,layers/layernorm layers/batchnorm cuda/column_sums cuda/moments training/loss)
 $(BUILD)/counters_few: $(call counting,$(watched_in_tests) $(call in,cpp,bench/counters $(filter-out simt/races,$(wildcard simt/*)))) \
@@ -55,7 +55,7 @@ racecheck: $(BUILD)/racecheck
 $(BUILD)/racecheck: $(call watched,$(filter kernels/%.cu,$(gpu_sources)))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
-# In every `make test`: the kernels of watched_in_tests alone.
+# In its turn of `make test`: the kernels of watched_in_tests alone.
 # Tests of others would be misled: of their accesses only asynchronous copies and ldmatrix are seen.
 $(BUILD)/racecheck_tests: $(call watched,$(watched_in_tests))
 	@echo "link      $@"

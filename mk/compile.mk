@@ -33,6 +33,7 @@ flags_of_cold = $(cold)
 flags_of_cold_tests = $(cold) $(if $(filter -O2,$(OPT)),-g0)
 flags_of_tests = $(avx2)
 flags_of_simt = $(SIMT_OPT) $(avx2)
+# Tests compute little themselves.
 flags_of_simt_tests = $(SIMT_OPT:-O2=-O1) $(avx2)
 flags_of_sanitized = $(fuzz_opt) $(avx2) $(sanitizers)
 

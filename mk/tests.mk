@@ -1,6 +1,6 @@
 # Tests: make test, asan, tsan, chaos, debug; the fuzz programs.
 .PHONY: test slowest test-all asan tsan chaos debug
-# The fuzz program and the readers that it feeds run under the sanitizers in every `make test`.
+# The fuzz programs and the readers that they feed run under the sanitizers in their turn of `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp engine/options/version.cpp, \
   $(call in,cpp,base base/python models models/graph engine/options engine/files engine/files/torch)) $(call in,cpp,tests/fuzz data/augment data/image) \

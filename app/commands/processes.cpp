@@ -59,7 +59,7 @@ void check_min_nproc(const Options& o, int here) {
 
 bool has_begun(const std::string& folder) {
   std::error_code ignored;
-  return std::filesystem::exists(folder + "/config.json", ignored);
+  return !folder.empty() && std::filesystem::exists(folder + "/config.json", ignored);
 }
 
 // Whether as many processes can train the run with its batch; that of a recipe is adjusted unless

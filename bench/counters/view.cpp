@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "bench/counters/table.h"
 #include "simt/counters/lines_json.h"
@@ -79,9 +80,9 @@ void view_kernel(std::span<const Step> steps, const std::string& name, const std
           return plain(k.first) == kernel && !k.second.lines.empty();
         }))
       throw UserError(kernel + " belongs to a library: its lines aren't known");
-    const std::string json = to_json(lines);  // {...}
-    std::printf("{\"kernel\":\"%s\",\"case\":\"%s; %s\",%s", kernel.c_str(), text_of(one).c_str(),
-                title(steps[i]).c_str(), json.c_str() + 1);
+    Json page = {{"kernel", kernel}, {"case", text_of(one) + "; " + title(steps[i])}};
+    page.update(to_json(lines));
+    std::puts(to_line(page).c_str());
     return;
   }
 }

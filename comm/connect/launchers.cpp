@@ -203,8 +203,6 @@ Agreement Launchers::meet(const Launch& launch, const Restart& own) {
       starts = true;
     } catch (const LauncherEnded&) {
       if (MeetingClock::now() >= end) throw;
-    } catch (const Rank0Ended&) {
-      if (MeetingClock::now() >= end) throw;
     } catch (const RunIsTraining& e) {
       // Said once it is sure that node 0 doesn't just learn of an end that this one knows.
       constexpr int pause_ms = 500, said_after = 4;
@@ -212,7 +210,9 @@ Agreement Launchers::meet(const Launch& launch, const Restart& own) {
       for (int ms = 0; ms < pause_ms; ms += 10) pause_a_little();
       end = after(wait);
     } catch (const UserError& e) {
-      const bool missing = dynamic_cast<const RanksMissing*>(&e) != nullptr;
+      const bool ended = dynamic_cast<const Rank0Ended*>(&e) != nullptr,
+                 missing = dynamic_cast<const RanksMissing*>(&e) != nullptr;
+      if (ended && MeetingClock::now() < end) continue;
       if (again || (launch.begun && missing))
         throw RunError(e.what());  // a node that is lost is nobody's mistake
       throw;

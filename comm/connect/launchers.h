@@ -17,7 +17,8 @@ class Launchers : public OtherLaunchers {
   // Returns what node 0 has chosen from all: an end for good if one has failed so or all have ended
   // well, else the restart with the highest number, and the end that was seen at first hand. If too
   // few launchers come within three times the timeout, throws UserError at a run's first start; at
-  // a later one RunError, after ten times the timeout, in which they may be started again.
+  // a later one RunError, after ten times the timeout, in which they may be started again; after an
+  // end that has failed, three times.
   Agreement meet(const Launch&, const Restart& own) override;
   // On node 0, if the number of nodes may change.
   void answer_latecomers(const Restart&) override;

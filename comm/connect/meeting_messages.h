@@ -61,7 +61,7 @@ bool send_message(int fd, const T& message) {
 }
 
 // given_up: others are missing. training: the run has begun without this launcher, which may take
-// part after its next end; too_late: or can't.
+// part after its next end. too_late: it has begun, and this launcher can't take part.
 enum class Verdict : int32_t {
   welcome,
   other_size,
@@ -76,7 +76,7 @@ struct Answer {
   std::array<char, 8> magic = Preamble::our_magic;
   Verdict verdict;
   Shape shape{};                   // rank 0's
-  std::array<char, 512> reason{};  // given_up, too_late: why, padded with zeros
+  std::array<char, 512> reason{};  // given_up, too_late, training: why, padded
 };
 
 // An Answer on the wire, with room for a file descriptor. Points into itself.
@@ -95,7 +95,8 @@ struct AnswerMessage {
   msghdr header{};
 };
 
-// Says once for whom a launcher waits, when the others take longer than one command each.
+// The line by which a launcher says for whom it waits, after some seconds: in those, a user types
+// the other nodes' commands.
 class WaitingLine {
  public:
   explicit WaitingLine(const World& world) : world_(world) {}

@@ -22,8 +22,8 @@ struct RanksMissing : UserError {
 };
 
 // Rank 0 was there, and its process ended before all had come.
-struct Rank0Ended : UserError {
-  using UserError::UserError;
+struct Rank0Ended : RanksMissing {
+  using RanksMissing::RanksMissing;
 };
 
 // The launchers' run has begun without this one.

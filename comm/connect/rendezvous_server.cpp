@@ -101,7 +101,7 @@ std::vector<Socket> RendezvousServer::run() {
   const auto end = after(timeout_);
   WaitingLine line(world_);
   while (!complete(end)) {
-    if (line.is_due()) line.say(join(names_of_nodes(missing()), ", "));
+    if (line.is_due() && !has_quorum()) line.say(join(names_of_nodes(awaited()), ", "));
     if (MeetingClock::now() >= end) give_up();
     look();
   }
@@ -109,12 +109,13 @@ std::vector<Socket> RendezvousServer::run() {
 }
 
 bool RendezvousServer::complete(MeetingClock::time_point end) const {
-  const std::vector<int> ranks = missing();
-  if (ranks.empty() || !quorum_) return ranks.empty();
-  const auto awaited = [&](int rank) { return std::ranges::count(ranks, rank) > 0; };
-  if (std::ranges::none_of(quorum_->expected, awaited)) return true;
-  return world_.size - int(ranks.size()) >= quorum_->least &&
+  if (awaited().empty()) return true;
+  return has_quorum() &&
          (MeetingClock::now() >= end || seconds_since(last_came_) >= quorum_->last_call);
+}
+
+bool RendezvousServer::has_quorum() const {
+  return quorum_ && world_.size - int(missing().size()) >= quorum_->least;
 }
 
 void RendezvousServer::give_up() {
@@ -182,6 +183,14 @@ std::vector<int> RendezvousServer::missing() const {
   std::vector<int> ranks;
   for (int r = world_.rank + 1; r < world_.size; ++r)
     if (!peers_[size_t(r)]) ranks.push_back(r);
+  return ranks;
+}
+
+// Those of them without which the meeting waits.
+std::vector<int> RendezvousServer::awaited() const {
+  std::vector<int> ranks = missing();
+  if (quorum_)
+    std::erase_if(ranks, [&](int r) { return std::ranges::count(quorum_->expected, r) == 0; });
   return ranks;
 }
 

@@ -57,12 +57,14 @@ class RendezvousServer {
 
  private:
   bool complete(MeetingClock::time_point end) const;
+  bool has_quorum() const;
   void look();
   [[noreturn]] void give_up();
   void accept_all();
   void seat(PendingPeer&);
   void refuse(PendingPeer&, Verdict, const std::string& why);
   std::vector<int> missing() const;
+  std::vector<int> awaited() const;
   std::string late() const;
   bool nodes_vary() const;
   std::vector<std::string> names_of_nodes(const std::vector<int>& ranks) const;

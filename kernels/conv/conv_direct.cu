@@ -205,7 +205,7 @@ __device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, in
         loads.group_bits, [&]<int group_bits> { loads.template fetch_a<group_bits>(k); });
     loads.fetch_b(k);
   };
-  // One place fetches, the first stage too: it is most of the kernel's code.
+  // Fetching is most of the kernel's code, so one place does it, for the first stage too.
   for (int step = first; step <= last; ++step) {
     const int stage = (step - first) % 2;
     if (step < last) fetch(step);

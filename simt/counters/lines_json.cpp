@@ -3,115 +3,97 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <tuple>
+#include <utility>
 
 namespace simt {
 namespace {
 
-std::string quoted(const std::string& text) {
-  std::string all = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') all += '\\';
-    if (static_cast<unsigned char>(c) >= ' ') all += c;
-  }
-  return all + '"';
-}
+using Json = nlohmann::ordered_json;
 
 // [a,b,c] of what write(x) returns for each.
 template <class List, class Write>
-std::string list(const List& items, Write write) {
-  std::string all = "[";
-  for (const auto& item : items) {
-    if (all.size() > 1) all += ',';
-    all += write(item);
-  }
-  return all + ']';
+Json list(const List& items, Write write) {
+  Json all = Json::array();
+  for (const auto& item : items) all.push_back(write(item));
+  return all;
 }
-std::string numbers(std::initializer_list<uint64_t> items) {
-  return list(items, [](uint64_t n) { return std::to_string(n); });
-}
-std::string str(const Extent& e) { return numbers({e[0], e[1], e[2]}); }
 
-std::string addresses(const LineSample& s) {
+Json addresses(const LineSample& s) {
   std::vector<uint64_t> at;
   for (unsigned lane = 0; lane < 32; ++lane)
     if (s.mask >> lane & 1) at.push_back(s.at[lane]);
   const auto step = [&](size_t i) { return int64_t(at[i] - at[i - 1]); };
   bool even = true;
   for (size_t i = 2; i < at.size(); ++i) even &= step(i) == step(1);
-  if (even)
-    return "[" + std::to_string(at[0]) + "," + std::to_string(at.size() > 1 ? step(1) : 0) + "]";
-  const auto distance = [&](uint64_t a) { return std::to_string(int64_t(a - at[0])); };
-  return "[" + std::to_string(at[0]) + "," + list(at, distance) + "]";
+  if (even) return Json::array({at[0], at.size() > 1 ? step(1) : 0});
+  return Json::array({at[0], list(at, [&](uint64_t a) { return int64_t(a - at[0]); })});
 }
 
-std::string sample(const LineSample& s) {
-  return "[" + std::to_string(s.block) + "," + std::to_string(s.warp) + "," +
-         std::to_string(s.number) + "," + std::to_string(s.mask) + "," + std::to_string(s.space) +
-         "," + quoted(s.name) + "," + addresses(s) + "]";
+Json sample(const LineSample& s) {
+  return Json::array({s.block, s.warp, s.number, s.mask, s.space, s.name, addresses(s)});
 }
 
-std::string shared_name(const SharedName& n) {
-  return "[" + quoted(n.name) + "," + std::to_string(n.bytes) + "," +
-         std::to_string(n.element_bytes) + "," +
-         list(n.extents, [](size_t e) { return std::to_string(e); }) + "]";
+Json shared_name(const SharedName& n) {
+  return Json::array({n.name, n.bytes, n.element_bytes, n.extents});
 }
 
-std::string of_kernel(const std::string& name, const LaunchLines& k) {
+Json of_kernel(const std::string& name, const LaunchLines& k) {
   const auto place = [](uint64_t instruction) {
     return (instruction & address_mask) - program_begin();
   };
   const auto line = [&](const auto& entry) {
     const auto& [instruction, counted] = entry;
-    std::string site = "\"\"";
+    std::string site;
     if (const auto found = k.sites.find(instruction & address_mask);
         found != k.sites.end() && found->second.line())
-      site = quoted(std::string(found->second.file_name()) + ":" +
-                    std::to_string(found->second.line()));
+      site = std::string(found->second.file_name()) + ":" + std::to_string(found->second.line());
     auto samples = counted.samples;
     std::ranges::sort(samples, {},
                       [](const LineSample& s) { return std::tuple(s.block, s.warp, s.number); });
     const LineCounts& c = counted.counts;
-    std::string all = "[" + std::to_string(place(instruction)) + "," +
-                      std::to_string(int(Access::kind_of(instruction))) + "," +
-                      std::to_string(instruction >> 56) + "," + site;
-    for (const uint64_t n :
-         {c.executions, c.lanes, c.partial, c.global.requests, c.global.sectors, c.global.bytes,
-          c.needed, c.used, c.shared.requests, c.shared.wavefronts, c.shared.conflicts})
-      all += "," + std::to_string(n);
-    return all + "," + list(samples, sample) + "]\n";
+    return Json::array({place(instruction), int(Access::kind_of(instruction)), instruction >> 56,
+                        site, c.executions, c.lanes, c.partial, c.global.requests, c.global.sectors,
+                        c.global.bytes, c.needed, c.used, c.shared.requests, c.shared.wavefronts,
+                        c.shared.conflicts, list(samples, sample)});
   };
   const auto piece = [](const auto& entry) {
-    return numbers({entry.first, entry.second.warps, entry.second.lanes});
+    return Json::array({entry.first, entry.second.warps, entry.second.lanes});
   };
   const auto segment = [&](const LineSegment& s) {
-    return numbers({s.block, s.warp, s.instruction ? place(s.instruction) : 0,
-                    uint64_t(Access::kind_of(s.instruction)), s.requests, s.sectors, s.turns, s.mma,
-                    s.exchanges});
+    return Json::array({s.block, s.warp, s.instruction ? place(s.instruction) : 0,
+                        int(Access::kind_of(s.instruction)), s.requests, s.sectors, s.turns, s.mma,
+                        s.exchanges});
   };
   const auto argument = [](const KernelArgument& a) {
-    return numbers({a.begin, a.end, a.element_bytes});
+    return Json::array({a.begin, a.end, a.element_bytes});
   };
   auto timeline = k.timeline;  // stable: a warp's segments stay in order
   std::ranges::stable_sort(timeline, {},
                            [](const LineSegment& s) { return std::pair(s.block, s.warp); });
-  std::string counters = "{";
-  for (const auto& [word, n] : named_numbers(k.counters))
-    counters += (counters.size() > 1 ? "," : "") + quoted(word) + ":" + std::to_string(n);
-  return "{\"name\":" + quoted(name) + ",\"grid\":" + str(k.grid) + ",\"block\":" + str(k.block) +
-         ",\"shared_bytes\":" + std::to_string(k.shared_bytes) + ",\"counters\":" + counters +
-         "},\"arguments\":" + list(k.arguments, argument) +
-         ",\"kept\":" + list(k.kept, [](uint64_t n) { return std::to_string(n); }) +
-         ",\"names\":" + list(k.names, shared_name) + ",\n\"lines\":" + list(k.lines, line) +
-         ",\n\"pieces\":" + list(k.pieces, piece) + ",\n\"timeline\":" + list(timeline, segment) +
-         "}";
+  Json counters = Json::object();
+  for (const auto& [word, n] : named_numbers(k.counters)) counters[word] = n;
+  return {{"name", name},
+          {"grid", k.grid},
+          {"block", k.block},
+          {"shared_bytes", k.shared_bytes},
+          {"counters", std::move(counters)},
+          {"arguments", list(k.arguments, argument)},
+          {"kept", k.kept},
+          {"names", list(k.names, shared_name)},
+          {"lines", list(k.lines, line)},
+          {"pieces", list(k.pieces, piece)},
+          {"timeline", list(timeline, segment)}};
 }
 
 // For programs that know nothing of it.
 void write_lines() {
   const char* const name = std::getenv("SIMT_LINES");
+  const std::string text =
+      to_json(Lines::take()).dump(-1, ' ', false, Json::error_handler_t::replace);
   std::FILE* const file = std::fopen(name, "w");
-  if (!file || std::fputs(to_json(Lines::take()).c_str(), file) < 0 || std::fclose(file) != 0) {
+  if (!file || std::fputs(text.c_str(), file) < 0 || std::fclose(file) != 0) {
     std::perror(name);
     std::_Exit(1);
   }
@@ -125,10 +107,10 @@ void write_lines() {
 
 }  // namespace
 
-std::string to_json(const std::map<std::string, LaunchLines>& kernels) {
-  std::vector<std::string> in_order(kernels.size());
-  for (const auto& [name, k] : kernels) in_order[k.number] = of_kernel(name, k) + "\n";
-  return "{\"kernels\":" + list(in_order, [](const std::string& text) { return text; }) + "}\n";
+Json to_json(const std::map<std::string, LaunchLines>& kernels) {
+  std::vector<Json> in_order(kernels.size());
+  for (const auto& [name, k] : kernels) in_order[k.number] = of_kernel(name, k);
+  return {{"kernels", std::move(in_order)}};
 }
 
 }  // namespace simt

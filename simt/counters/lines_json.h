@@ -1,6 +1,7 @@
-// A kernel's counts by instruction, and their text.
+// A kernel's counts by instruction, and their JSON.
 #pragma once
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct LaunchLines {
 // The blocks of a launch of which addresses are kept.
 std::vector<uint64_t> kept_blocks(uint64_t blocks);
 
-// {"kernels": [{"name", "grid", "block", "shared_bytes", "launches", "counters": {...},
+// {"kernels": [{"name", "grid", "block", "shared_bytes", "counters": {...},
 //   "arguments": [[begin, end, bytes of an element] ...], "kept": [block ...],
 //   "names": [[name, bytes, bytes of an element, [extent ...]] ...],
 //   "lines": [[place, kind, width, site, executions, lanes, partial,
@@ -41,6 +42,6 @@ std::vector<uint64_t> kept_blocks(uint64_t blocks);
 // A place is an address from the program's begin, as addr2line takes it; of calls it is where they
 // return to. Addresses are those of the mask's lanes: [first, step] if all lanes are a step apart,
 // otherwise [first, [the others' distance from it ...]].
-std::string to_json(const std::map<std::string, LaunchLines>&);
+nlohmann::ordered_json to_json(const std::map<std::string, LaunchLines>&);
 
 }  // namespace simt

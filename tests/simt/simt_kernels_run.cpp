@@ -108,12 +108,15 @@ std::optional<std::set<std::string>> join(const std::string& file, int processes
   return processes == 0 ? std::optional(all) : std::nullopt;
 }
 
+// All tests, or all but the large ones of other turns (tests/run).
+bool is_whole_run(const std::string& filter) { return filter == "*" || filter.starts_with("*-"); }
+
 class EveryKernelRan : public testing::Environment {
   void TearDown() override {
     if (const char* file = std::getenv("BAREVISION_LAUNCHES")) write_launches(file);
     const char* folder = std::getenv("BAREVISION_KERNELS");
-    const bool all_tests = testing::GTEST_FLAG(filter) == "*";
-    if (!folder || !all_tests || std::getenv("BAREVISION_ISA")) return;
+    if (!folder || !is_whole_run(testing::GTEST_FLAG(filter)) || std::getenv("BAREVISION_ISA"))
+      return;
     std::optional run{simt::kernels_run()};
     const char *shards = std::getenv("GTEST_TOTAL_SHARDS"),
                *file = std::getenv("BAREVISION_KERNELS_RUN");
@@ -129,6 +132,12 @@ class EveryKernelRan : public testing::Environment {
 
 [[maybe_unused]] testing::Environment* const added =
     testing::AddGlobalTestEnvironment(new EveryKernelRan);
+
+TEST(SimtKernelsRun, AreAllOfThemInAWholeRun) {
+  EXPECT_TRUE(is_whole_run("*"));
+  EXPECT_TRUE(is_whole_run("*-Suite.Large"));
+  EXPECT_FALSE(is_whole_run("*KernelTable*-Suite.Large"));
+}
 
 TEST(SimtKernelsRun, FindsKernelsInSources) {
   Places kernels;

@@ -58,7 +58,8 @@ TEST_F(NodeRestarts, ALauncherThatIsKilledForGood) {
   for (int i = 0; i < 2; ++i) {
     const Finished end = node(0).wait();
     EXPECT_EQ(end.code, 1);
-    EXPECT_TRUE(has(end.errors, "waiting for node 1 (ranks 2-3), up to ten times --timeout\n"));
+    EXPECT_TRUE(has(end.errors, "waiting for node 1 (ranks 2-3), up to ten times --timeout\n"))
+        << end.errors;
     EXPECT_TRUE(has(end.errors,
                     "node 1 (ranks 2-3) has not come within 10 s (ten times --timeout); "
                     "start ./launcher on every node"))
