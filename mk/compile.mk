@@ -33,8 +33,7 @@ flags_of_cold = $(cold)
 flags_of_cold_tests = $(cold) $(if $(filter -O2,$(OPT)),-g0)
 flags_of_tests = $(avx2)
 flags_of_simt = $(SIMT_OPT) $(avx2)
-# Tests compute little themselves.
-flags_of_simt_tests = $(SIMT_OPT:-O2=-O1) $(avx2)
+flags_of_simt_tests = $(SIMT_OPT) $(avx2)
 flags_of_sanitized = $(fuzz_opt) $(avx2) $(sanitizers)
 
 $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
@@ -49,7 +48,7 @@ $(BUILD)/obj/simt/%.o: %.cu $(call pch,simt) | check-packages
 $(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<
 $(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
-	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) $(flags_of_simt_tests) -c -o $@ $<
+	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) -c -o $@ $<
 # Kernels call the hooks.cpp of simt/counters or simt/races at each access to memory.
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan

@@ -136,7 +136,7 @@ learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(call host_rungs_of,$(le
 endif
 ifeq ($(SIMT)$(SANITIZE),1)
 learn_for_tests := $(learn_rungs) $(call host_rungs_of,$(learn_topics)) $(exercise_programs) $(solved_programs)
-test: $(if $(FILTER),,$(learn_for_tests))
+test: $(if $(FILTER),,$(call in_turn,2,$(learn_for_tests)))
 endif
 
 # ---- View ---------------------------------------------------------------------------------------
