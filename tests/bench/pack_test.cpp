@@ -34,7 +34,8 @@ Named named_in(const std::string& source) {
     if (std::regex_search(line, match, guard)) named.guards.insert(match[1]);
     for (auto at = line.cbegin(); std::regex_search(at, line.cend(), match, name);
          at = match.suffix().first)
-      if (const std::string path = match[1]; fs::exists(path) && !path.starts_with("build/"))
+      if (const std::string path = match[1];
+          fs::exists(path) && !path.starts_with("build/") && !path.starts_with("runs/"))
         named.read.insert(path);
   }
   return named;
