@@ -7,7 +7,7 @@
 namespace bv::test {
 
 // A whole `make test` runs a quarter of the large tests: those whose turn it is for this commit, in
-// BAREVISION_TEST_TURN, 0 to 3 (tests/run). Without it, as in `make test-all`, all of them run.
+// BAREVISION_TEST_TURN, 0 to 3 (mk/tests.mk). Without it, as in `make test-all`, all of them run.
 inline bool is_its_turn(uint32_t number) {
   const char* turn = std::getenv("BAREVISION_TEST_TURN");
   const bool is_set = turn && *turn >= '0' && *turn <= '3' && !turn[1];
