@@ -49,18 +49,23 @@ void RunMetrics::add(std::string_view line) {
   const Json kind = object.value("kind", Json());
   if (kind == "restart") restarts_.push_back(std::move(object));
   if (kind != "step" && kind != "epoch") return;
-  const auto step = object.value("step", Json());
-  if (!step.is_number_integer()) throw UserError(place + ": it has no step");
-  last_step_ = std::max(last_step_, step.get<int64_t>());
+  const auto integer = [&](const char* key) {
+    const Json value = object.value(key, Json());
+    if (!value.is_number_integer()) throw UserError(place + ": it has no " + key);
+    return value.get<int64_t>();
+  };
+  const int64_t step = integer("step");
+  last_step_ = std::max(last_step_, step);
   if (kind == "epoch") {
+    integer("epoch");
     epochs_.push_back(std::move(object));
     return;
   }
   for (const auto& [key, value] : object.items())
     if (key != "epoch" && key != "step" && (value.is_number() || value.is_null()))
-      curves_[key].push_back({step.get<double>(), value.is_null()
-                                                      ? std::numeric_limits<double>::quiet_NaN()
-                                                      : value.get<double>()});
+      curves_[key].push_back(
+          {static_cast<double>(step),
+           value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>()});
 }
 
 void RunMetrics::read() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "app/html_report/data_uri.h"
 #include "app/html_report/repeat.h"
@@ -71,57 +72,72 @@ Json mistake_of(const Run& run, const Prediction& p) {
           picture};
 }
 
+// The members' forms: t text, n a number, k a count, c the index of a class; * a list of such
+// values, or of rows with a value for each further letter.
+struct Member {
+  const char *key, *form;
+};
+constexpr Member members[] = {{"model", "t"},         {"data", "t"},
+                              {"device", "t"},        {"command", "t"},
+                              {"written", "t"},       {"ending", "t"},
+                              {"parameters", "n"},    {"processes", "n"},
+                              {"steps_end", "n"},     {"updates_per_epoch", "n"},
+                              {"forward_nodes", "n"}, {"classes", "*t"},
+                              {"memory", "*tn"},      {"seconds", "*tn"},
+                              {"scratch", "*tnnnn"},  {"training_pictures", "*t"}};
+constexpr Member evaluation_members[] = {
+    {"step", "n"}, {"epoch", "n"}, {"images", "*cck"}, {"mistakes", "*tccnt"}};
+
+constexpr size_t max_images = 1 << 30;
+
 class FactsCheck {
  public:
   FactsCheck(const Json& facts, const std::string& path) : facts_(facts), path_(path) {}
 
-  void run() const {
+  void run() {
     if (facts_.value("version", Json()) != version)
       fail("its version is not " + std::to_string(version));
-    for (const char* key : {"model", "data", "device", "command", "written", "ending"})
-      require(facts_, key, "text");
-    for (const char* key :
-         {"parameters", "processes", "updates_per_epoch", "steps_end", "forward_nodes"})
-      require(facts_, key, "a number");
-    require_rows(facts_, "memory", "tn");
-    require_rows(facts_, "seconds", "tn");
-    require_rows(facts_, "scratch", "tnnnn");
-    for (const char* key : {"classes", "training_pictures"})
-      for (const Json& item : require(facts_, key, "a list"))
-        if (!item.is_string()) fail("'" + std::string(key) + "' is not a list of texts");
+    check(facts_, members);
+    classes_ = facts_["classes"].size();
     for (const char* key : {"evaluated", "best"})
-      if (const Json evaluation = facts_.value(key, Json()); !evaluation.is_null()) {
-        for (const char* number : {"step", "epoch"}) require(evaluation, number, "a number");
-        require_rows(evaluation, "images", "ccn");
-        require_rows(evaluation, "mistakes", "tccnt");
-      }
+      if (const Json evaluation = facts_.value(key, Json()); !evaluation.is_null())
+        check(evaluation, evaluation_members);
   }
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw UserError(path_ + ": " + what + "; remove it for a page without its part");
   }
-  const Json& require(const Json& object, const std::string& key, std::string_view kind) const {
-    const auto value = object.find(key);
-    if (value == object.end()) fail("'" + key + "' is missing");
-    if (kind_of(*value) != kind) fail("'" + key + "' is not " + std::string(kind));
-    return *value;
-  }
-  // A letter of `form` for each value in a row: t text, n a count or number, c a class's index.
-  void require_rows(const Json& object, const std::string& key, std::string_view form) const {
-    const size_t classes = facts_["classes"].size();
-    for (const Json& row : require(object, key, "a list")) {
-      bool good = row.is_array() && row.size() == form.size();
-      for (size_t i = 0; good && i < form.size(); ++i)
-        good = form[i] == 't'   ? row[i].is_string()
-               : form[i] == 'n' ? row[i].is_number()
-                                : row[i].is_number_unsigned() && row[i].get<size_t>() < classes;
-      if (!good) fail("'" + key + "' has a row of another form");
+  void check(const Json& object, std::span<const Member> wanted) const {
+    for (const auto& [key, form] : wanted) {
+      const std::string name = "'" + std::string(key) + "'";
+      const auto value = object.find(key);
+      if (value == object.end()) fail(name + " is missing");
+      if (form[0] != '*') {
+        if (!fits(*value, form))
+          fail(name + (form[0] == 't' ? " is not text" : " is not a number"));
+        continue;
+      }
+      if (!value->is_array()) fail(name + " is not a list");
+      for (const Json& row : *value)
+        if (!fits(row, form + 1))
+          fail(name + (form[2] ? " has a row of another form" : " is not a list of texts"));
     }
+  }
+  bool fits(const Json& value, std::string_view form) const {
+    if (form.size() > 1)
+      return value.is_array() && value.size() == form.size() &&
+             std::ranges::equal(value, form, [&](const Json& cell, const char& letter) {
+               return fits(cell, {&letter, 1});
+             });
+    if (form == "t") return value.is_string();
+    if (form == "n") return value.is_number();
+    return value.is_number_unsigned() && value < (form == "c" ? classes_ : max_images);
   }
 
   const Json& facts_;
   const std::string& path_;
+  size_t classes_ = 0;
 };
 
 }  // namespace

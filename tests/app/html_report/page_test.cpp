@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "app/html_report/data_uri.h"
 #include "app/html_report/html_report.h"
@@ -96,6 +97,58 @@ TEST_F(PageTest, FactsOfAnotherFormAreRefused) {
   EXPECT_TRUE(is_line(error("\"dog\"]", "7]"), "f: 'classes' is not a list of texts"));
   EXPECT_TRUE(
       is_line(error_of([&] { parse_facts(text.substr(0, 300), "f"); }), "this is not JSON"));
+}
+
+// Each member of each object in the JSON value is removed in turn, or becomes one of another kind.
+template <class F>
+void for_each_damage(const Json& whole, F visit) {
+  const Json flat = whole.flatten();
+  std::set<std::string> places;
+  for (const auto& [place, value] : flat.items())
+    for (std::string path = place; !path.empty(); path.resize(path.rfind('/'))) places.insert(path);
+  for (const std::string& place : places) {
+    const Json::json_pointer pointer(place);
+    Json damaged = whole;
+    if (Json& parent = damaged[pointer.parent_pointer()]; parent.is_object()) {
+      parent.erase(pointer.back());
+      visit(damaged, place + " removed");
+    }
+    for (const char* other : {"null", "true", "-7", "1e300", "\"x\"", "[]", "[[]]", "{}"}) {
+      damaged = whole;
+      damaged[pointer] = Json::parse(other);
+      visit(damaged, place + " = " + other);
+    }
+  }
+}
+
+TEST_F(PageTest, ADamagedFileGivesAPageOrAnErrorLine) {
+  int pages = 0, errors = 0;
+  const auto draw = [&](const std::string& damage) {
+    try {
+      page();
+      ++pages;
+    } catch (const UserError& e) {
+      EXPECT_TRUE(is_line(e.what(), folder_.path())) << damage;
+      ++errors;
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << damage << ": " << e.what();
+    }
+  };
+  for (const char* file : {"report.json", "config.json", "metrics.jsonl"}) {
+    const std::string whole = contents(in(file));
+    for (size_t begin = 0, end = 0; begin < whole.size(); begin = end + 1) {
+      end = file == std::string("metrics.jsonl") ? whole.find('\n', begin) : whole.size();
+      const Json line = Json::parse(whole.substr(begin, end - begin));
+      for_each_damage(line, [&](const Json& damaged, const std::string& damage) {
+        std::string text = whole;
+        write_text(in(file), text.replace(begin, end - begin, to_line(damaged)));
+        draw(file + (": " + damage));
+      });
+    }
+    write_text(in(file), whole);
+  }
+  EXPECT_GT(pages, 100);
+  EXPECT_GT(errors, 100);
 }
 
 TEST_F(PageTest, MetricsAreReadAsTheyGrow) {
