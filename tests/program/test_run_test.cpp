@@ -171,7 +171,9 @@ TEST_F(TestRun, LargeTestsAreThere) {
 #endif
 
 TEST_F(TestRun, CountsWhatRunsBesideTheTests) {
-  write_text(folder_ / "tests", "#!/bin/sh\necho '[  PASSED  ] 1 test.'\n");
+  // None where it runs again without AVX-512, which only some CPUs have.
+  write_text(folder_ / "tests",
+             "#!/bin/sh\n[ \"$BAREVISION_ISA\" ] && n=0 || n=1\necho \"[  PASSED  ] $n tests.\"\n");
   write_text(folder_ / "fuzz", "#!/bin/sh\necho 'it is well'\n");
   write_text(folder_ / "fuzz_pictures", "#!/bin/sh\necho 'it crashed'\nexit 1\n");
   for (const char* program : {"tests", "fuzz", "fuzz_pictures"})
