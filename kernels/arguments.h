@@ -1,6 +1,6 @@
 // An operation's description of its own arguments: describe() in kernels/table/operations.cpp names
-// each size and each tensor once, for the check before every run, the count of flops and bytes, and
-// the tests that spoil one argument after another.
+// each size and each tensor once. The check before every run, the count of flops and bytes, and the
+// tests that invalidate one argument at a time are all derived from it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Cost {
   double flops, bytes;
 };
 
-// Whether the pointer may be null. A workspace may be, if the device needs none.
+// Whether the pointer may be null. A workspace may be null if the device needs none.
 enum class Need : uint8_t { required, optional, workspace };
 
 // A pointer among an operation's arguments.
@@ -31,7 +31,7 @@ struct TensorArgument {
 
 class Arguments {
  public:
-  // Called first. `dtype`: the elements of tensors given as void*.
+  // Called first. `dtype`: the element type of tensors passed as void*.
   Arguments& operation(const char* name, DType dtype) {
     dtype_ = dtype;
     begin(name, dtype);
@@ -63,7 +63,7 @@ class Arguments {
   void update(const char* name, T* const& field, double count, Need need = Need::required) {
     add(name, field, count, 2 * count, need);
   }
-  // = or +=
+  // A gradient that is overwritten (=) or, with `accumulate`, added to (+=).
   template <class T>
   void gradient(const char* name, T* const& field, double count, bool accumulate,
                 Need need = Need::required) {
@@ -90,7 +90,7 @@ class Arguments {
   DType dtype_ = DType::fp32;
 };
 
-// Operations that convert elements, such as those of messages, but don't compute in their dtype.
+// Operations that only convert elements, for example of messages, instead of computing in dtype.
 template <class Op>
 constexpr bool every_device_has_its_dtypes = requires {
   Op::converts;
@@ -106,7 +106,7 @@ struct DeviceLimits {
   bool needs_workspace = false;
 };
 
-// Throws std::invalid_argument that names the operation and the argument.
+// Throws a std::invalid_argument that names the operation and the argument.
 class Validation final : public Arguments {
  public:
   explicit Validation(const DeviceLimits& limits) : limits_(limits) {}
@@ -140,7 +140,7 @@ void validate(const Op& op, DeviceLimits limits = {}) {
   op.describe(check);
 }
 
-// The cost of an operation whose pointers are set: null ones move nothing.
+// The cost of an operation whose pointers are set: a tensor with a null pointer moves no bytes.
 template <class Op>
 Cost cost_of(const Op& op) {
   CostCount count;

@@ -36,8 +36,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string describe() const = 0;  // "cpu, 2 threads, AVX-512, oneDNN 2.6.3"
-  virtual bool supports(DType) const = 0;    // computes in it
-  // RoundWeights and SumParts have it: gradients may travel in it.
+  virtual bool supports(DType) const = 0;    // whether operations compute in this dtype
+  // Whether RoundWeights and SumParts support the dtype, so that gradients may be sent in it.
   virtual bool converts(DType dtype) const { return supports(dtype); }
   virtual Kernels& kernels() = 0;
 
@@ -47,8 +47,8 @@ class Backend {
   // Host memory that copies fastest to and from the device.
   virtual void* allocate_host(size_t bytes) { return allocate(bytes); }
   virtual void release_host(void* p) { release(p); }
-  virtual size_t memory_limit() const = 0;  // bytes for all arenas together, with some to spare
-  // Nothing: the device's memory is the host's.
+  virtual size_t memory_limit() const = 0;  // bytes that all arenas together may take
+  // Empty if the device's memory is the host's.
   virtual std::optional<DeviceMemoryUse> memory_use() const { return {}; }
 
   // Asynchronous on devices with streams: host memory must stay unchanged until the copy is done.
@@ -57,11 +57,11 @@ class Backend {
   virtual void copy(void* to, const void* from, size_t bytes, Stream) = 0;  // on the device
   virtual void zero(void* device, size_t bytes, Stream) = 0;
 
-  // Compute runs on stream 0 (null); communication on one stream per channel if the machine has
-  // room for it, otherwise on stream 0 (all are null). A channel's stream is created at its first
-  // call.
+  // Compute runs on stream 0 (null). Communication runs on one stream per channel, created at the
+  // first call for the channel, or on stream 0 (null is returned for all channels) if the device
+  // doesn't overlap the two.
   virtual Stream communication_stream(int channel = 0) = 0;
-  // Runs `work` in stream order on a host thread; it must not use the device.
+  // Runs `work` in stream order on a host thread; `work` must not use the device.
   virtual void call_on_host(Stream, std::function<void()> work) = 0;
   virtual Event create_event() = 0;  // owned by the backend
   virtual void record(Event, Stream) = 0;

@@ -1,5 +1,5 @@
-// One row per operation, which a device fills in; the list of operations is at the end of
-// kernels/kernels.h.
+// A table with one row per operation, which each device implements; the list of operations is at
+// the end of kernels/kernels.h.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -20,8 +20,8 @@ class KernelTable {
   explicit KernelTable(const DeviceLimits& limits = {}) : limits_(limits) {}
   virtual ~KernelTable() = default;
 
-  // Checks the operation and enqueues it. Throws std::invalid_argument that names the operation and
-  // the argument.
+  // Checks the operation and enqueues it. Throws a std::invalid_argument that names the operation
+  // and the argument.
   template <class Op>
   void run(const Op& op, Stream stream) {
     validate(op, limits_);
@@ -29,13 +29,13 @@ class KernelTable {
       if (!op.workspace && workspace_bytes(op) > 0) validate(op, {.needs_workspace = true});
     execute(row<Op>(), &op, stream);
   }
-  // Bytes of workspace that the operation needs; its pointers are ignored. Also prepares everything
-  // that can be prepared for these shapes before run().
+  // Bytes of workspace that the operation needs; `op`'s pointers are ignored. Also prepares
+  // everything that can be prepared for these shapes before run().
   template <class Op>
   size_t workspace_bytes(const Op& op) {
     return wanted_workspace(row<Op>(), &op);
   }
-  // Whether a kernel made for sm_90 runs the operation, by its sizes and dtype; its pointers are
+  // Whether a kernel made for sm_90 runs an operation of these sizes and dtype; `op`'s pointers are
   // ignored.
   template <class Op>
   bool by_hopper(const Op& op) const {
@@ -51,7 +51,7 @@ class KernelTable {
  private:
   template <class Op>
   static constexpr size_t row() {
-    static_assert((std::is_same_v<Op, Ops> || ...), "no operation of the table");
+    static_assert((std::is_same_v<Op, Ops> || ...), "not an operation of the table");
     size_t at = 0;
     (void)((std::is_same_v<Op, Ops> || (++at, false)) || ...);
     return at;
@@ -67,14 +67,14 @@ constexpr bool is_both_gradients = false;
 template <class WeightGradient, class InputGradient>
 constexpr bool is_both_gradients<BothGradients<WeightGradient, InputGradient>> = true;
 
-// All rows of the table from one template, the base of a device and of a recorder. Self has, for
+// Implements all rows of the table; the base class of devices and of a recorder. Self has, for
 // every operation,
 //   void dispatch(const Op&, Stream)
 //   size_t workspace(const Op&)         if Op has a `workspace`
-// BothGradients runs as the two operations that it is, unless Self has a takes(op) that says yes.
-// Two functions with a table of pointers, rather than one class per operation derived from the
-// previous one: forty such classes make the compiler emit sixteen hundred virtual functions, which
-// takes three seconds.
+// BothGradients runs as two operations, unless Self has a takes(op) that returns true.
+// Each of the two functions below indexes a table of function pointers. A class per operation, each
+// derived from the previous one, would make the compiler emit sixteen hundred virtual functions for
+// forty operations, which takes three seconds.
 template <class Self, class... Ops>
 class RowsOf : public KernelTable<Ops...> {
  public:
@@ -102,7 +102,7 @@ class RowsOf : public KernelTable<Ops...> {
   }
 
  private:
-  // run(op), for BothGradients unless taken that of each.
+  // Calls run(op). For a BothGradients that Self doesn't take, calls run() with each of the two.
   template <class Op, class Run>
   static void as_it_runs([[maybe_unused]] Self& self, const Op& op, Run run) {
     if constexpr (!is_both_gradients<Op>) {

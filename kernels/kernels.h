@@ -1,11 +1,11 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
 // NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/, training/, activation/,
-// attention/, augment/ or conv/; NAME.cu opens with plain kernels to read (--kernels plain). The
-// engine knows a device only by this table and kernels/backend.h. GLOSSARY.md defines the terms.
+// attention/, augment/ or conv/; NAME.cu starts with easily read plain kernels (--kernels plain).
+// The engine accesses devices only through this table and kernels/backend.h. GLOSSARY.md: terms.
 //
 // Arguments are in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
-// tensors are dense, row-major, and start at a multiple of 64 bytes, workspaces at one of 256.
+// tensors are dense, row-major and aligned to 64 bytes, workspaces to 256.
 // Outputs never overlap inputs unless stated. Each describe(), in kernels/table/operations.cpp,
 // states what is checked before a run and what the operation costs.
 #pragma once
@@ -19,11 +19,11 @@
 namespace bv {
 
 // ---- input --------------------------------------------------------------------------------------
-// Pixels to normalised patches, what a ViT's first matrix product reads:
+// Converts pixels to normalised patches, the input of a ViT's first matrix product:
 //   out[b, gy * (size/patch) + gx, (c * patch + py) * patch + px]
 //     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c]
-// with pixels as Crop places them; those outside the stored image are 0 before normalisation, as
-// torchvision's RandomCrop pads. In mixed images (Mix, kernels/types.h) a pixel is
+// with pixels selected by Crop; those outside the stored image are 0 before normalisation, like the
+// padding of torchvision's RandomCrop. In mixed images (Mix, kernels/types.h) a pixel is
 //   its partner's in the box;  without a box  lambda pixel(b) + (1 - lambda) pixel(b ^ 1), rounded
 struct InputShape {
   int B, height, width;   // of the stored images
@@ -41,7 +41,7 @@ struct InputPatches {
   void describe(Arguments&) const;
 };
 
-// One ImageOp (kernels/types.h) on each image, all in whole numbers.
+// Applies one ImageOp (kernels/types.h) to each image, in integer arithmetic except for hue.
 struct AugmentShape {
   int B, height, width;  // of the stored images
   int size;              // of the result
@@ -51,7 +51,7 @@ struct AugmentShape {
 struct AugmentImages {
   uint8_t* out;           // [B, size, size, 3]  =
   const uint8_t* images;  // [B, height, width, 3]
-  const Crop* crops;      // [B], done first; null: as in InputPatches
+  const Crop* crops;      // [B], applied first; null: as in InputPatches
   const ImageOp* ops;     // [B, layers]
   AugmentShape shape;
   void describe(Arguments&) const;
@@ -98,12 +98,12 @@ struct LinearBackwardWeight {
   void describe(Arguments&) const;
 };
 
-// Both gradients of a layer from the same dout, first the weight's. A device whose kernel leaves
-// that in parts may add these up beside the input's products.
+// Both gradients of a layer from the same dout, the weight gradient first. If a device's kernel
+// leaves it as partial sums, the kernel of the input gradient may add these up as well.
 template <class WeightGradient, class InputGradient>
 struct BothGradients {
   WeightGradient weight;
-  InputGradient input;  // neither's own workspace is read
+  InputGradient input;  // the `workspace` fields of weight and input are not read
   void* workspace;      // [workspace_bytes(*this)]
   void describe(Arguments&) const;
 };
@@ -115,8 +115,8 @@ struct RowsShape {
 };
 
 // Dropout, or drop path, in an operation on rows. Row image_rows b + t is row t of image b; its
-// element c is kept as Dropout keeps element t C + c of that image, and then divided by 1 - drop.
-// Drop path (Huang et al. 2016) keeps or drops whole images, as Dropout their element 0. Numbers
+// element c is kept if Dropout keeps element t C + c of that image, and then divided by 1 - drop.
+// Drop path (Huang et al. 2016) keeps or drops a whole image, as Dropout does its element 0. Values
 // may be rounded to dtype before and after dropout.
 struct Drop {
   int image_rows = 1;
@@ -174,9 +174,9 @@ struct TanhBackward {
 };
 
 // ---- linear and GELU ----------------------------------------------------------------------------
-// A linear and the GELU of its result, so that a product can compute the GELU of its sums:
+// A linear layer and the GELU of its result, so that a matrix product can apply GELU to its sums:
 //   h = inp weight^T,   out = dropout(gelu(h + bias))
-// out is rounded once, from fp32; its h may be the one that is stored or the unrounded sum.
+// out is rounded once, from fp32. It may be computed from the stored h or from the unrounded sum.
 struct LinearGeluForward {
   void* out;                 // [M, N] dtype  =
   void* h;                   // [M, N] dtype  =, saved for backward; null: not stored
@@ -189,15 +189,16 @@ struct LinearGeluForward {
   Drop dropout;
   DType dtype;
   void describe(Arguments&) const;
-  // The same in two operations; without h, the second in place.
+  // The same as two operations; without h, the second works in place.
   LinearForward product() const;
   BiasGeluForward gelu() const;
 };
 
-// The input gradient of a linear that reads dropout(gelu(x)), x = h + gelu_bias, with the GELU's:
+// The input gradient of a linear layer that reads dropout(gelu(x)), x = h + gelu_bias, combined
+// with the gradient of the GELU:
 //   dinp = dropout(dout weight) (Phi(x) + x phi(x)),   dgelu_bias (+)= sum over rows of dinp
-// dinp is rounded once, from fp32; the product may be rounded before it is multiplied. The rows are
-// summed before dinp is rounded.
+// dinp is rounded once, from fp32; the product dout weight may be rounded as well. The sum over
+// rows is of dinp before rounding.
 struct GeluLinearBackwardInput {
   void* dinp;                // [M, K] dtype  =
   float* dgelu_bias;         // [K]  = or +=, by accumulate
@@ -212,7 +213,7 @@ struct GeluLinearBackwardInput {
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;
-  // The same in two operations, the second in place.
+  // The same as two operations, the second in place.
   LinearBackwardInput product() const;
   BiasGeluBackward gelu() const;
 };
@@ -222,8 +223,8 @@ using GeluLinearBackward = BothGradients<LinearBackwardWeight, GeluLinearBackwar
 // Residual add and layer normalisation over the last dimension (Ba et al. 2016), row by row:
 //   sum = inp + drop_path(dropout(residual))
 //   out = (sum - mean) * rstd * weight + bias,   rstd = 1 / sqrt(biased variance + eps)
-// Without residual, sum is inp, and `sum` isn't written. mean and variance are computed from sum as
-// stored (rounded to dtype), since backward reads that.
+// Without a residual, sum is inp, and `sum` isn't written. mean and variance are computed from sum
+// as stored (rounded to dtype), since backward reads the stored sum.
 struct LayerNormForward {
   void* out;                   // [rows, C] dtype  =, may be residual itself
   void* sum;                   // [rows, C] dtype  =, saved for backward; null without residual
@@ -245,7 +246,7 @@ struct LayerNormForward {
 // dweight (+)= sum over rows of dout * xhat,   dbias (+)= sum over rows of dout
 struct LayerNormBackward {
   void* dinp;                // [rows, C] dtype  =, may be dout or dsum itself
-  void* dresidual;           // [rows, C] dtype  =; null if nothing is dropped: residual's is dinp
+  void* dresidual;           // [rows, C] dtype  =; null if nothing is dropped: it equals dinp
   float *dweight, *dbias;    // [C]  = or +=, by accumulate
   void* workspace;           // [workspace_bytes(*this)]
   const void* dout;          // [rows, C] dtype
@@ -262,9 +263,9 @@ struct LayerNormBackward {
 };
 
 // ---- linear and layernorm -----------------------------------------------------------------------
-// A linear and the layer norm that adds its result to inp, so that a product can normalise the rows
-// of its sums:
-//   LinearForward, whose out is LayerNormForward's residual; that one's inp is called `stream`
+// A linear layer and the layer norm that adds the layer's result to the residual stream, so that a
+// matrix product can normalise the rows of its sums:
+//   LinearForward, whose out is LayerNormForward's residual; LayerNormForward's inp is `stream`
 // The residual may be rounded to dtype before it is added.
 struct LinearNormForward {
   void* out;                             // [M, N] dtype  =: the layer norm's
@@ -282,13 +283,14 @@ struct LinearNormForward {
   float eps;
   DType dtype;
   void describe(Arguments&) const;
-  // The same in two operations, the second in place.
+  // The same as two operations, the second in place.
   LinearForward product() const;
   LayerNormForward norm() const;
 };
 
-// The input gradient of a linear that reads a layer norm's out, with the layer norm's own:
-//   LinearBackwardInput, whose dinp is LayerNormBackward's dout; it may be rounded to dtype
+// The input gradient of a linear layer that reads a layer norm's out, combined with the layer
+// norm's gradients:
+//   LinearBackwardInput, whose dinp, possibly rounded to dtype, is LayerNormBackward's dout
 struct NormLinearBackwardInput {
   void* dinp;                        // [M, K] dtype  =: the layer norm's
   void* dresidual;                   // [M, K] dtype  =, as in LayerNormBackward
@@ -306,7 +308,7 @@ struct NormLinearBackwardInput {
   DType dtype;
   bool accumulate;
   void describe(Arguments&) const;
-  // The same in two operations, the second in place.
+  // The same as two operations, the second in place.
   LinearBackwardInput product() const;
   LayerNormBackward norm() const;
 };
@@ -318,8 +320,8 @@ using NormLinearBackward = BothGradients<LinearBackwardWeight, NormLinearBackwar
 //   S = Q K^T / sqrt(D),   P = softmax(S) over keys,   out = (P * mask / (1 - drop)) V
 //   lse[b, h, q] = log sum over keys of exp(S)
 // The matrix of scores never reaches memory. Dropout (drop > 0) keeps element i = (h * N + q) * N +
-// key of P if the word i % 4 of philox(seed, i / 4, position + b, epoch, layer), made uniform, is
-// at least drop.
+// key of P if word i % 4 of philox(seed, i / 4, position + b, epoch, layer), as a uniform number in
+// [0, 1), is at least drop.
 // D: 32, 64 or 128 on a GPU; a multiple of 8 up to 128 on the CPU. Only the first Q tokens of each
 // image are queries; all N are keys.
 struct AttentionShape {
@@ -359,8 +361,8 @@ struct AttentionBackward {
 };
 
 // ---- tokens -------------------------------------------------------------------------------------
-// The class token and, if prefix is 2, the distillation token (Touvron et al. 2021) before the
-// patches, position embedding over all:
+// Puts the class token and, if prefix is 2, the distillation token (Touvron et al. 2021) before the
+// patches, and adds the position embedding to all tokens:
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1]  (prefix is 2),
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 struct EmbedShape {
@@ -409,8 +411,8 @@ struct TakeTokensForward {
   void describe(Arguments&) const;
 };
 
-// dinp[b, first + t] = dout[b, t]. Tokens after these become 0, tokens before them stay as they
-// are.
+// dinp[b, first + t] = dout[b, t]. Later tokens are set to 0, tokens before `first` are not
+// written.
 struct TakeTokensBackward {
   void* dinp;        // [B, N, C] dtype  =, from token `first` on
   const void* dout;  // [B, count, C] dtype
@@ -472,14 +474,14 @@ using ConvBackward = BothGradients<ConvBackwardWeight, ConvBackwardInput>;
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
 //   rstd = 1 / sqrt(variance + eps)
 // If the residual is a projection's output, residual_norm is its batch norm, applied as the
-// residual is added: its result takes no memory and no pass.
+// residual is added, so that its result needs no memory and no pass of its own.
 // mean and variance are over `parts` equal parts (the processes' batches with SyncBN; else one)
 // whose moments are given: mean = mean of the parts' means, variance = mean of the parts' variances
 // + variance of the parts' means. NaN propagates; running statistics keep their value if mean or
 // variance is not finite.
 // Every device computes y as fma(inp - mean, rstd * weight, bias) (+ residual), so that backward
-// finds the same sign again. With a residual it can't recompute y, and so relu's mask is saved:
-// bit c % 64 of relu_mask[c / 64, row] is out[row, c] > 0, and bits past C mean nothing.
+// recomputes the same sign. With a residual, backward can't recompute y, so the ReLU mask is saved:
+// bit c % 64 of relu_mask[c / 64, row] is out[row, c] > 0, and bits past C are undefined.
 struct BatchNormForward {
   void* out;             // [rows, C] dtype  =
   uint64_t* relu_mask;   // [ceil(C / 64), rows]  =, saved for backward; null: not wanted
@@ -489,7 +491,7 @@ struct BatchNormForward {
     float *mean, *rstd;          // [C]  =, saved for backward
     float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: stays
     float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
-    const float* moments;        // [parts, 2, C]: mean and biased variance, by ConvForward
+    const float* moments;        // [parts, 2, C]: mean and biased variance, from ConvForward
     const float *weight, *bias;  // [C]
   } norm, residual_norm;         // the second: all null if the residual is added as it is
   RowsShape shape;
@@ -513,12 +515,12 @@ struct BatchNormEvaluate {
   void describe(Arguments&) const;
 };
 
-// Backward has two passes, since SyncBN adds the sums over the processes between them. The first,
-// with g = dout where y > 0 or without relu, else 0, and xhat = (inp - mean) * rstd:
+// Backward has two passes, since SyncBN reduces `sums` over the processes between them. The first
+// pass, with g = dout where y > 0 or without relu, else 0, and xhat = (inp - mean) * rstd:
 //   sums[0] = sum over rows of g,   sums[1] = sum over rows of g * xhat,
 //   dbias (+)= sums[0],   dweight (+)= sums[1]
-// With a residual, g is its gradient and `relu_mask` says where y > 0; without one, y is recomputed
-// from inp.
+// With a residual, g is its gradient and `relu_mask` marks where y > 0; without one, y is
+// recomputed from inp.
 struct BatchNormBackwardSums {
   float* sums;                // [2, C]  =
   float *dweight, *dbias;     // [C]  = or +=, by accumulate
@@ -555,16 +557,16 @@ struct ConvBackwardInputSums {
   DType dtype;
   bool accumulate;
 
-  // The two operations, each with the workspace of both.
+  // The two operations, both with this workspace.
   ConvBackwardInput input_gradient() const;
   BatchNormBackwardSums norm_sums() const;
   void describe(Arguments&) const;
 };
 using ConvBackwardSums = BothGradients<ConvBackwardWeight, ConvBackwardInputSums>;
 
-// The second: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),   n = rows * parts
-// With residual_norm, that batch norm's too, from the same g: its sums are those of a pass of its
-// own over g. relu is then false.
+// The second pass: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),  n = rows * parts
+// With residual_norm, dinp of that batch norm, too, from the same g; its sums are computed by a
+// separate first pass over g. relu is then false.
 struct BatchNormBackward {
   const void* dout;  // [rows, C] dtype; g, with relu false, if BatchNormBackwardSums wrote it
   struct Norm {
@@ -583,7 +585,7 @@ struct BatchNormBackward {
 
 // ---- pooling ------------------------------------------------------------------------------------
 // The maximum of each R x R window. Padding never wins. Ties: first in row-major order. NaN beats
-// every number, as in PyTorch. `index` says which one it was: r * R + s.
+// every number, as in PyTorch. `index` is the maximum's position in its window: r * R + s.
 struct MaxPoolForward {
   void* out;        // [N, P, Q, C] dtype  =
   uint8_t* index;   // [N, P, Q, C]  =, saved for backward
@@ -631,8 +633,8 @@ struct DropoutShape {
 };
 
 // Forward, and backward when applied to gradients: out = keep ? inp / (1 - drop) : 0 (Srivastava et
-// al. 2014). Element i of image b is kept if the word i % 4 of philox(seed, i / 4, position + b,
-// epoch, layer), made uniform, is at least drop.
+// al. 2014). Element i of image b is kept if word i % 4 of philox(seed, i / 4, position + b, epoch,
+// layer), as a uniform number in [0, 1), is at least drop.
 struct Dropout {
   void* out;                 // [B, elements] dtype  =, may be inp itself
   const void* inp;           // [B, elements] dtype
@@ -712,12 +714,12 @@ struct Metrics {
   void describe(Arguments&) const;
 };
 
-// Four words that are all-reduced with the gradient, after the last parameter's:
+// Four words, stored after the last parameter's gradient and all-reduced with the gradients:
 //   tail[0] (+)= sum of loss,   tail[1] (+)= params->count,   tail[2] (+)= params->stop,
 //   tail[3] (+)= sum of top1
 struct GradientTail {
   float* tail;        // [4]  = or +=, by accumulate
-  const float* loss;  // [B]; null, as top1 is: this process doesn't compute it, and adds 0
+  const float* loss;  // [B]; null, like top1, if this process doesn't compute the loss: adds 0
   const float* top1;  // [B]
   const StepParams* params;
   int B;
@@ -728,8 +730,8 @@ struct GradientTail {
 // ---- optimizer ----------------------------------------------------------------------------------
 // One pass over a flat gradient, block by block: sums[first + i] = sum of the squares of norm block
 // i's elements, which is finite if all of them are. Norm blocks have the same length on all
-// devices, and a part of a model that may run in a process of its own begins with one, so that sums
-// don't depend on the processes.
+// devices, and a part of a model that may run in a process of its own begins at one, so that the
+// sums don't depend on the number of processes.
 struct GradientSquares {
   static constexpr size_t norm_block = 16384;
 
@@ -743,11 +745,11 @@ struct GradientSquares {
 // From the sums of all norm blocks of the model: state->found_inf = they are not finite, and
 //   state->grad_divisor = state->loss_scale * params->divisor
 //   state->grad_norm = sqrt(sums) / state->grad_divisor
-// Then the count and the loss scale move on:
+// Then the count and the loss scale are updated:
 //   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
 //               loss_scale = max(smallest, loss_scale * backoff)
-//   else:       count += 1, skipped = 0;  with a growth_interval: good_steps += 1, and where it is
-//               reached good_steps = 0, loss_scale = min(largest, loss_scale * growth)
+//   else:       count += 1, skipped = 0;  with a growth_interval: good_steps += 1, and when that
+//               reaches it, good_steps = 0, loss_scale = min(largest, loss_scale * growth)
 struct GradientNorm {
   UpdateState* state;        // updated
   const double* sums;        // [norm_blocks]
@@ -786,7 +788,7 @@ struct OptimizerUpdate {
   const StepParams* params;  // lr
   size_t count;
   float momentum;
-  double beta1, beta2;            // Adam uses 1 - beta, which a float beta would spoil
+  double beta1, beta2;            // double: Adam uses 1 - beta, inexact from a float beta
   float eps, weight_decay, clip;  // clip 0: none
   float ema_rate;                 // 1 - decay, computed in double by the host
   OptimizerKind kind;
@@ -795,8 +797,8 @@ struct OptimizerUpdate {
   void describe(Arguments&) const;
 };
 
-// Each rounded once: weights other than the master weights, for a while in the place of the compute
-// weights; gradients for a message.
+// Rounds each element once: weights that temporarily replace the compute weights (their moving
+// average, in evaluation), or gradients for a message.
 struct RoundWeights {
   static constexpr bool converts = true;  // to every dtype, on every device
 
@@ -810,8 +812,8 @@ struct RoundWeights {
 // The sum of equal parts (gradients of a batch's shards, messages of several processes) in an order
 // that is the same on every device:
 //   out = factor * (tree(first 64 parts) + tree(next 64) + ...)
-//   tree(parts) = the part, if it is one; else tree(first n) + tree(others), n the largest power of
-//   two below their number: neighbours in pairs, then these in pairs
+//   tree(parts) = the part itself if there is only one; else tree(first n) + tree(the rest), n the
+//   largest power of two below their number: neighbours are added in pairs, then the pairs in pairs
 // All sums are in fp32.
 struct SumParts {
   static constexpr int together = 64;

@@ -1,6 +1,6 @@
-// The standard headers that most files include. The Makefile has GCC parse them once and reads the
+// The standard headers that most files include. The Makefile makes GCC parse them once and load the
 // result before each file. Files still include all headers that they use: make PCH=0 builds without
-// this one.
+// the precompiled header.
 #pragma once
 #include <algorithm>
 #include <array>

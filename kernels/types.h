@@ -11,13 +11,13 @@ constexpr size_t size_of(DType t) { return t == DType::fp32 ? 4 : 2; }
 // The kernels that a GPU runs; the CPU has one set.
 enum class KernelSet : uint8_t {
   fast,
-  cudnn,   // the same, but cuDNN's convolutions (--conv cudnn)
-  plain,   // to read and to compare with: a thread computes one output (--kernels plain)
-  hopper,  // those made for sm_90 where they take an operation, else the fast (--kernels hopper)
+  cudnn,   // the same, but with cuDNN's convolutions (--conv cudnn)
+  plain,   // for reading and comparison: a thread computes one output (--kernels plain)
+  hopper,  // sm_90 kernels for the operations that they support, else fast (--kernels hopper)
 };
 
 using Stream =
-    struct OpaqueStream*;  // a device's queue; what it points to is the backend's business
+    struct OpaqueStream*;  // a device's queue; only the backend knows what type this points to
 
 // The parameters that change from step to step. They live on the device; the host fills them before
 // each micro-step, so that a captured graph needs no new arguments.
@@ -32,13 +32,13 @@ struct StepParams {
   float stop;        // the host's requests, summed with the gradients: + 1 stop, + 1/2 save
 };
 
-// State of the update that the device itself advances: GradientNorm, before the update. Saved in
+// State of the optimizer, kept on the device: GradientNorm advances it before each update. Saved in
 // checkpoints.
 struct UpdateState {
-  int32_t count;       // updates up to this one (Adam's t); a skipped one is not counted
+  int32_t count;       // updates up to and including this one (Adam's t), without skipped ones
   int32_t found_inf;   // 1: the last gradient held an inf or NaN: its update is skipped
   float grad_norm;     // global L2 norm of the last gradient, unscaled, before clipping
-  float grad_divisor;  // of the last gradient, by which the update divides it
+  float grad_divisor;  // the update divides the last gradient by it
   float loss_scale;    // of the next gradient: 1 unless fp16
   int32_t good_steps;  // since the scale last changed
   int32_t skipped;     // consecutive updates that were skipped
@@ -87,8 +87,8 @@ struct Crop {
   int16_t flip, upside_down;
 };
 
-// An operation on a training image of 8-bit RGB, with Pillow's numbers; n = at[0], each channel by
-// itself unless stated:
+// An operation on an 8-bit RGB training image, with the same results as Pillow; n = at[0], and each
+// channel is processed separately unless stated:
 //   affine        pixel (y, x) is that at row (at[3] x + at[4] y + at[5]) >> 16 and column
 //                 (at[0] x + at[1] y + at[2]) >> 16; `fill` outside
 //   erase         `fill` in at[2] rows from at[0] on and at[3] columns from at[1] on

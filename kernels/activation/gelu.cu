@@ -2,11 +2,11 @@
 //   x = inp + bias,   out = dropout(x Phi(x)),   dinp = dropout(dout) * (Phi(x) + x phi(x)),
 //   dbias (+)= sum of dinp
 // Saved for backward: inp alone. dinp =; dbias = or += by accumulate, in column_sums.cuh's two
-// stages. A block covers a stripe of columns and every gridDim.y-th group of rows; a thread keeps
-// to its columns, 1 or 16 bytes' worth, and loops over the rows; their bias, and backward their
-// sums of dinp, stay in registers.
+// stages. A block covers a stripe of columns and every gridDim.y-th group of rows; a thread has one
+// column, or 16 bytes' worth of columns, and loops over the rows; the columns' bias, and backward
+// their sums of dinp, stay in registers.
 //
-// Phi: gelu.cuh.
+// gelu.cuh computes Phi.
 //
 // 4 (fp32: 8) bytes per element forward, 6 (12) backward, and 18 instructions forward, 26 backward:
 // memory is the limit. erff alone would take about 25. Registers: tests/kernels/resources.txt.
@@ -19,7 +19,7 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- plain --------------------------------------------------------------------------------------
-// x Phi(x) = x/2 (1 + erf(x / sqrt 2)) by erfc(-y) = 1 + erf(y), which loses no digits where erf
+// x Phi(x) = x/2 (1 + erf(x / sqrt 2)), with erfc(-y) = 1 + erf(y), which loses no digits where erf
 // is near -1.
 template <class T>
 __global__ void bias_gelu_forward_plain(BiasGeluForward op) {
@@ -58,7 +58,7 @@ __global__ void bias_gelu_backward_bias_plain(BiasGeluBackward op) {
   set_or_add(op.dbias[c], sum, op.accumulate);
 }
 
-// ---- the fast ones ------------------------------------------------------------------------------
+// ---- the fast kernels ---------------------------------------------------------------------------
 
 constexpr int blocks_per_sm = 4;
 

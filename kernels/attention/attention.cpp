@@ -6,12 +6,12 @@
 // Saved for backward: out and lse = log sum exp of each row of S, from which P is recomputed.
 // Flash-style (Dao et al. 2022): S exists only as a tile of at most 48 queries x 256 keys. Forward
 // is an online softmax over the key tiles. Backward loops over key tiles, then query tiles: dK and
-// dV stay in a tile, dQ is added in memory. Products: small_product.h, factor a in place, factor b
-// packed first. 1 / sqrt(D) enters in the exponential and as gradients are written. In bf16, P and
-// dS are rounded as factors; all sums, the softmax's too, are fp32.
-// If only the first Q tokens are queries, dQ is 0 for the others.
-// Threads share out the heads (in forward, the query tiles of all heads); each has its own tiles in
-// the workspace. Limited by arithmetic.
+// dV stay in a tile, dQ is accumulated in memory. Products: small_product.h, operand a in place,
+// operand b packed first. 1 / sqrt(D) is applied in the exponential and when gradients are written.
+// In bf16, P and dS are rounded as operands; all sums, those of the softmax included, are fp32.
+// If only the first Q tokens are queries, dQ is 0 for the other tokens.
+// The heads (in forward, the query tiles of all heads) are divided among the threads; each thread
+// has its own tiles in the workspace. Limited by arithmetic.
 #include <math.h>
 #include <omp.h>
 
@@ -58,7 +58,7 @@ struct Tiling {
   int rows(int tile) const { return tile + 1 < count ? size : total - tile * size; }
 };
 
-// A thread's arrays, one after another in its part of the workspace; a null base only counts.
+// A thread's arrays, one after another in its part of the workspace. Null base: only counts floats.
 struct Tiles {
   Tiling queries, keys;
   int D, columns;  // columns: D rounded up to whole vectors
@@ -89,7 +89,7 @@ struct ForwardTiles : Tiles {
   float* v = take(keys.count * keys.size, columns);  // V
   float* s = take(queries.size, keys.size);          // S, then P
   float* o = take(queries.size, columns);            // P V, not yet divided by row_sum
-  float* row_max = take(queries.size);               // over the keys so far, with 1 / sqrt(D)
+  float* row_max = take(queries.size);               // of S / sqrt(D), over the keys so far
   float* row_sum = take(queries.size);
   float* random = take(keys.size + 8 * width);
   int packed_head = -1;
@@ -136,7 +136,7 @@ struct Rows {
 
   T* operator[](int n) const { return data + n * stride; }
 };
-// parts, part: 3 and 0, 1, 2 for Q, K, V; 1 and 0 for out and dout, which only queries have.
+// parts, part: 3 and 0, 1, 2 for Q, K, V; 1 and 0 for out and dout, which hold queries only.
 template <class Element, class Data, class Op>
 auto rows_of(Data* data, const Op& op, int parts, int part, int b, int h) {
   using T = std::conditional_t<std::is_const_v<Data>, const Element, Element>;
@@ -152,15 +152,15 @@ Factor factor(Rows<const T> rows, int first) {
   return {reinterpret_cast<const float*>(rows[first]), rows.stride / per_lane<T>, 1};
 }
 
-// Clears the element beyond n that is still read: the last pair's second.
+// Clears the element past n that is still read: the second of the last pair.
 template <class T>
 void end_row(T* row, int n) {
   if (n % per_lane<T> != 0) __builtin_memset(row + n, 0, sizeof(T));
 }
 
 // ---- dropout ------------------------------------------------------------------------------------
-// Dropout's decisions for n keys of a query: 1 / (1 - drop) where kept, otherwise 0. They start up
-// to 3 floats into `random`, since four decisions share a counter.
+// Dropout factors for n keys of a query: 1 / (1 - drop) where kept, otherwise 0. They start up to 3
+// floats into `random`, since four decisions share a counter.
 template <class Op>
 const float* draw(const Op& op, float* random, int b, int h, int query, int key, int n) {
   const StepParams& params = *op.params;
@@ -180,9 +180,9 @@ const float* draw(const Op& op, float* random, int b, int h, int query, int key,
 }
 
 // ---- forward ------------------------------------------------------------------------------------
-// Online softmax: a row of S becomes exp(S scale - row_max) * keep, of type T, in its place; keep:
-// null without dropout. row_max and row_sum are updated. Returns the factor that rescales the row's
-// earlier sums.
+// Online softmax: overwrites a row of S with exp(S scale - row_max) * keep, of type T; keep: null
+// without dropout. Updates row_max and row_sum. Returns the factor that rescales the row's earlier
+// sums.
 template <class T>
 float softmax_row(float* s, const float* keep, int n, float scale, float& row_max, float& row_sum) {
   T* out = reinterpret_cast<T*>(s);
@@ -275,8 +275,8 @@ void softmax_backward_row(float* p, float* ds, const float* keep, int n, float s
   });
 }
 
-// Rounds P and dS, and pairs up queries for products that sum over them: P's pairs replace every
-// other row of P, dS's are in ds_pairs. dS is also paired along its keys, in place.
+// Rounds P and dS, and pairs up queries for products that sum over them: the pairs of P replace
+// every other row of P, those of dS are in ds_pairs. dS is also paired along its keys, in place.
 template <class T>
 void make_pairs(const BackwardTiles& mine, int queries, int keys) {
   const ptrdiff_t row = mine.keys.size;
@@ -297,7 +297,7 @@ void make_pairs(const BackwardTiles& mine, int queries, int keys) {
   }
 }
 
-// P and dS of a tile, and their contribution to dV, dK and dQ.
+// Computes P and dS of a tile, and adds their contribution to dV, dK and dQ.
 template <class T>
 void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, int b, int h,
                    int query_tile, int key_tile) {
@@ -327,7 +327,7 @@ void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, int b
   pack_rows(mine.q, q[query], q.stride, queries, op.shape.D);
   multiply<T>(mine.dk, mine.columns, {pairs ? mine.ds_pairs : mine.ds, 1, mine.keys.size}, mine.q,
               keys, op.shape.D, lanes_of<T>(queries), query_tile > 0);
-  // bf16 would be rounded each time: its sums over the key tiles stay in floats.
+  // A bf16 dQ would be rounded after each key tile, so its sums stay in fp32 until the last.
   float* sum = mine.dq + (pairs ? ptrdiff_t(query) * mine.columns : 0);
   multiply<T>(sum, mine.columns, {mine.ds, mine.keys.size, 1}, mine.k, queries, op.shape.D,
               lanes_of<T>(keys), pairs && key_tile > 0);

@@ -11,7 +11,7 @@
 //
 //   grid   one block per head if there are many heads, else several blocks share a head's queries
 //   block  4 warps share K and V in shared memory: the whole head, computing as soon as its first
-//          64 keys have arrived; or, if it doesn't fit, two tiles of 64 keys in turn
+//          64 keys have arrived; or, if it doesn't fit, alternately two tiles of 64 keys
 //   warp   a tile of 32 queries (16 if D = 128), all keys in steps of 32 and at the end 16
 //   lane   rows lane / 4 and lane / 4 + 8 of each 16 queries: mma m16n8k16's layout
 //
@@ -34,7 +34,7 @@ __global__ void attention_forward_plain(AttentionForward op) {
   const size_t i = thread_number();  // of [B, Q, H]
   if (i >= size_t(B) * Q * H) return;
   const int h = i % H, q = i / H % Q, b = i / H / Q;
-  const size_t token = size_t(3) * H * D;  // from token to token
+  const size_t token = size_t(3) * H * D;  // stride between tokens
   const T* query = as<T>(op.qkv) + (size_t(b) * N + q) * token + h * D;
   const T* keys = as<T>(op.qkv) + size_t(b) * N * token + (H + h) * D;
   const T* values = keys + H * D;
@@ -161,7 +161,7 @@ __device__ void rescale(QTile<D>& tile, const float (&s)[m_tiles<D>][n_tiles][4]
     }
 }
 
-// P = exp2(s * scale - row_max), row_sum += P, o += (P * mask) V. v: as k, for V.
+// P = exp2(s * scale - row_max), row_sum += P, o += (P * mask) V. v: as k in compute_scores, for V.
 template <class T, bool dropout, int D, int n_tiles>
 __device__ void add_pv(QTile<D>& tile, const float (&s)[m_tiles<D>][n_tiles][4], const char* rows,
                        int v, float scale, const uint32_t (&keep)[2 * m_tiles<D>]) {
@@ -196,7 +196,7 @@ __device__ void add_pv(QTile<D>& tile, const float (&s)[m_tiles<D>][n_tiles][4],
   }
 }
 
-// One step over `keys` keys, of which `left` exist. keep: bits of dropout's decisions per row.
+// One step over `keys` keys, of which `left` exist. keep: dropout decisions as bits, per row.
 template <class T, int D, int keys, bool masked, bool dropout>
 __device__ void attend(QTile<D>& tile, const char* rows, int k, int v, int left, float scale,
                        const uint32_t (&keep)[2 * m_tiles<D>]) {
@@ -211,7 +211,7 @@ template <class T, int D>
 __device__ void write_queries(QTile<D>& tile, Rows<T> out, float* lse, int query, int Q,
                               float keep_factor) {
   const int lane = mov_tid_x() % warp_size;
-  int left = Q - query - lane / 4;  // rows from here on
+  int left = Q - query - lane / 4;  // rows up to Q
   lse += query + lane / 4;
   T* row = out[query + lane / 4] + lane % 4 * 8;
 #pragma unroll
@@ -239,7 +239,7 @@ __device__ inline void wait_for_copies(int pending) {
     cp_async_wait<3>();
 }
 
-// Block (part, h, b): a head's parts share its queries. capacity: keys that shared memory holds.
+// Block (part, h, b): parts divide a head's queries. capacity: keys that shared memory holds.
 template <class T, int D, bool dropout>
 __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
     attention_forward(AttentionForward op, int capacity) {
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<D, dropout>))
         while (key + 32 <= end) step.template operator()<32, false>();
         while (key < end) step.template operator()<16, true>();
       }
-      if (copied < N) {  // over this tile
+      if (copied < N) {  // overwrites this tile
         __syncthreads();
         copy_tile(copied);
         copied += kv_tile;

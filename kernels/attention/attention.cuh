@@ -1,5 +1,5 @@
-// Shared by the attention kernels: argument checks, a head's rows, dropout's decisions, and for
-// fp16 and bf16 the swizzled tiles in shared memory and the operands of mma.
+// Shared by the attention kernels: argument checks, access to a head's rows, dropout decisions and,
+// for fp16 and bf16, swizzled tiles in shared memory and the operands of mma.
 #pragma once
 #include "kernels/cuda/plain.cuh"
 #include "kernels/cuda/ptx.cuh"
@@ -14,7 +14,7 @@ constexpr float log2_e = 1.44269504f;
 void attention_forward_fp32(const AttentionForward&, cudaStream_t);
 void attention_backward_fp32(const AttentionBackward&, cudaStream_t);
 
-// ---- of the plain kernels -----------------------------------------------------------------------
+// ---- plain kernels ------------------------------------------------------------------------------
 constexpr int max_head_dim = 128;
 
 template <class Op>
@@ -30,7 +30,7 @@ __device__ float dot(const T* a, const T* b, int n) {
   return sum;
 }
 
-// The factor of an element of P: 1 without dropout, else 0 or 1 / (1 - drop).
+// The dropout factor of an element of P: 1 without dropout, else 0 or 1 / (1 - drop).
 template <class Op>
 __device__ float dropout_factor(const Op& op, int b, int h, int q, int key) {
   if (op.drop == 0) return 1;
@@ -40,12 +40,12 @@ __device__ float dropout_factor(const Op& op, int b, int h, int q, int key) {
   return uniform(words.at[i % 4]) >= op.drop ? 1 / (1 - op.drop) : 0;
 }
 
-// ---- of the others ------------------------------------------------------------------------------
-// Limits of these kernels.
+// ---- fast kernels -------------------------------------------------------------------------------
+// The limits of the fast kernels.
 template <class Op>
 void check_attention(const Op& op, const DeviceProps& props, const char* name) {
   require(op.shape.D == 32 || op.shape.D == 64 || op.shape.D == 128, name,
-          "D: head dim %d: no kernel for it; there are 32, 64 and 128", op.shape.D);
+          "D: head dim %d: it must be 32, 64 or 128", op.shape.D);
   require(op.shape.N <= 1 << 20, name, "N: at most %d tokens", 1 << 20);
   require(op.shape.B < 1 << 16 && op.shape.H < 1 << 16, name, "B, H: at most %d", (1 << 16) - 1);
   require(int64_t{op.shape.B} * op.shape.H <= INT32_MAX, name, "B * H: at most %d", INT32_MAX);
@@ -78,7 +78,7 @@ struct Rows {
 
   __device__ T* operator[](int n) const { return data + int64_t{n} * stride; }
 };
-// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out and dout, which only queries have.
+// parts, part: 3 and 0, 1, 2 for Q, K, V in qkv; 1 and 0 for out and dout, which hold queries only.
 template <class T, class Op>
 __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, int h) {
   const int stride = parts * op.shape.H * op.shape.D;
@@ -90,7 +90,7 @@ __device__ Rows<T> rows_of(T* data, const Op& op, int parts, int part, int b, in
 // Kept elements of P are multiplied by this.
 __host__ __device__ inline float keep_scale(float drop) { return drop < 1 ? 1 / (1 - drop) : 0; }
 
-// Dropout's decisions for image b; kernels.h defines the numbering.
+// Dropout decisions for image b; kernels.h defines how they are numbered.
 struct KeepDecisions {
   uint64_t seed;
   uint32_t position, epoch, layer;
@@ -110,7 +110,7 @@ struct KeepDecisions {
     uint32_t bits = 0;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      // Two statements: g++ 12 with -fsanitize=undefined miscompiles one.
+      // Two statements: g++ 12 with -fsanitize=undefined miscompiles a single one.
       const uint32_t kept = words.at[i] >> 8 >= threshold;
       bits |= kept << i;
     }
@@ -119,9 +119,9 @@ struct KeepDecisions {
 };
 
 // Bit k of bits[row] is decision first + row * stride + k, for k < keys. The four lanes with equal
-// lane / 4 pass equal arguments and share the Philox calls, four decisions each. A row's decisions
-// may start within a group of four; lane `row` then draws the group at its end. Called by whole
-// warps.
+// lane / 4 pass equal arguments and share the Philox calls, each of which gives four decisions. A
+// row's decisions may start within a group of four, so lane `row` draws one more group at its end.
+// Called by whole warps.
 template <int rows, int keys>
 __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uint64_t first,
                           uint64_t stride) {
@@ -145,9 +145,8 @@ __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uin
   }
 }
 
-// Dropout's decisions for 16 queries x 16 keys: bit k of the lower (upper) half is for key k of
-// query lane / 4 (lane / 4 + 8). Like keep_bits(), but with one Philox call at a time, to save
-// registers.
+// Dropout decisions for 16 queries x 16 keys: bit k of the lower (upper) half is for key k of query
+// lane / 4 (lane / 4 + 8). Like keep_bits(), but with one Philox call at a time, to save registers.
 __device__ inline uint32_t kept_tile(const AttentionBackward& op, int b, int h, int query,
                                      int key) {
   const KeepDecisions keep(op, b);
@@ -209,9 +208,9 @@ __device__ int lane_offset_nk(int lane) {
 }
 
 // ---- operands and accumulators of mma m16n8k16 --------------------------------------------------
-// A lane has elements of two rows: lane / 4 (half 0) and lane / 4 + 8 (half 1). In registers these
-// are columns 2t and 2t+1 (t = lane % 4) of each 8; in memory, to move 16 bytes at once, chunk t of
-// each 4.
+// A lane holds elements of two rows: lane / 4 (half 0) and lane / 4 + 8 (half 1). In registers they
+// are columns 2t and 2t+1 (t = lane % 4) of every 8 columns; in memory, where 16 bytes are moved at
+// once, chunk t of every 4 chunks.
 
 // A 4x4 transpose over four lanes: lane t passes the words [t][0 .. 3] and gets [0 .. 3][t].
 __device__ inline void transpose_in_four(uint32_t (&x)[4]) {

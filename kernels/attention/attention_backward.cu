@@ -6,15 +6,16 @@
 // the others. Saved by forward: out and lse. fp16 and bf16 use mma.sync; P and dS are rounded to 16
 // bits, sums are fp32. fp32: attention_fp32.cu.
 //
-//   grid   one block per head; if heads are few, one per phase and round of 64 rows of a head
-//   block  4 warps, two phases. queries: K and V pass through shared memory, giving delta and dQ;
-//          keys: Q and dout pass, giving dK and dV
+//   grid   one block per head; with few heads, one per phase and round of 64 rows of a head
+//   block  4 warps, two phases. queries: loops over K and V in shared memory, computes delta and
+//          dQ; keys: loops over Q and dout, computes dK and dV
 //   warp   16 rows at a time, in registers as mma's operand A
-//   lane   rows lane / 4 and lane / 4 + 8 of these: mma m16n8k16's layout
+//   lane   rows lane / 4 and lane / 4 + 8 of the 16: mma m16n8k16's layout
 // An mma's accumulators have the layout of the next mma's operand A, so P and dS stay in registers;
 // warps synchronise only to load tiles, and each warp owns its sums: one fixed order, no atomics.
-// The price is computing S and dP' twice: 7 products instead of 5. Blocks of one round compute
-// delta from out and dout again, in the same order: the bits don't depend on the grid.
+// The price is computing S and dP' twice: 7 products instead of 5. A block with a single round of
+// the keys phase recomputes delta from out and dout in the same order, so that the grid doesn't
+// change the results' bits.
 //
 // Limited by shared memory bandwidth: each ldmatrix feeds only two mmas. With dropout, by Philox.
 // Registers and blocks per SM: tests/kernels/resources.txt.
@@ -25,7 +26,7 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- plain --------------------------------------------------------------------------------------
-// P after dropout, and dS, of one query and key.
+// P after dropout, and dS, for one query and one key.
 struct Score {
   float dropped;  // P * mask / (1 - drop)
   float ds;
@@ -93,7 +94,7 @@ template <int D, bool dropout>
 constexpr int blocks = D == 128 || (D == 64 && dropout) ? 2
                        : D == 64                        ? 3
                                                         : 4;
-// If registers can't hold both operands and sums, a warp's own rows of V are in shared memory.
+// If registers can't hold the operands and the sums, a warp keeps its rows of V in shared memory.
 template <int D>
 constexpr bool v_in_shared = D == 128;
 template <int D>
@@ -146,7 +147,7 @@ __device__ Tile<T> tile_of(int rows) {
           lane_offset_nk<D>(lane)};
 }
 
-// Loads rows `first` on of a and b, with zeros from row N up to a multiple of 16.
+// Starts loading the rows of a and b from `first` on, with zeros from row N to a multiple of 16.
 template <class T, int D>
 __device__ void start_loading(const Tile<T>& tile, Rows<const T> a, Rows<const T> b, int first,
                               int N) {
@@ -233,7 +234,7 @@ struct Sums {
   }
 };
 
-// For SharedOperand; the caller's next barrier publishes it.
+// Stores a row of V for SharedOperand; the caller's next barrier makes it visible.
 template <class T, int D>
 __device__ void store_own_v(T* own_v, int half, const RowChunks<T, D>& row) {
   __syncwarp();
@@ -273,7 +274,7 @@ __device__ void add_product(Sums<D / 8>& sums, const Sums<2>& a, const T* memory
   }
 }
 
-// Stores rows `first` on of `to` = sums * scale, up to row N.
+// to = sums * scale, for rows from `first` on, up to row N.
 template <class T, int D>
 __device__ void write_rows(Rows<T> to, int first, int N, const Sums<D / 8>& sums, float scale) {
 #pragma unroll
@@ -459,7 +460,7 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
 #pragma unroll 1
       for (int row = 0; row < end; row += warp_rows) {
         uint32_t kept[2];
-        if constexpr (dropout) {  // exchanged, since a lane's queries are columns here
+        if constexpr (dropout) {  // exchanged between lanes, since queries are columns here
           const uint32_t all = kept_tile(op, b, h, first + row, own_row(round));
           const int from = static_cast<int>(mov_tid_x() % 4 * 8), key = lane_row();
           kept[0] = __shfl_sync(~0u, all, from) >> key;
@@ -490,17 +491,17 @@ __global__ void __launch_bounds__(threads, few ? 2 : blocks<D, dropout>)
       key_phase<T, D, dropout, few>(op, tile, b, h, (part - rounds) * block_rows);
   } else {
     query_phase<T, D, dropout, few>(op, tile, b, h, 0);
-    // Begins with a barrier: every delta is written.
+    // Begins with a barrier, after which every delta is visible.
     key_phase<T, D, dropout, few>(op, tile, b, h, 0);
   }
 }
 
-// Whether one block per head would be too few.
+// Whether there are too few heads for one block per head.
 bool few_heads(const AttentionShape& s, const DeviceProps& props) {
   return int64_t{s.B} * s.H < int64_t{3} * props.sms;
 }
 
-// The fewest tiles that shared memory allows, of about equal sizes.
+// Rows of a tile, for the fewest tiles that shared memory allows, of about equal sizes.
 template <int D, bool dropout>
 int tile_rows(int N, const DeviceProps& props) {
   constexpr int reserved = 1024;                   // per block, by the system

@@ -1,5 +1,5 @@
 // attention backward (attention_backward.cu) on Hopper, in 16 bits, for heads of 64 channels. A
-// block has a head to itself, and up to 256 of its keys at a time, so that each of the five
+// block computes a whole head, with up to 256 of its keys at a time, so that each of the five
 // products is computed once. P and dS are computed transposed, so that wgmma's sums are the next
 // product's operand A in registers:
 //   S^T = K Q^T       P^T = exp2(S^T scale - lse)     dV = P'^T dout    P' = P * mask / (1 - drop)
@@ -7,23 +7,23 @@
 //   dQ = dS K, with dS in shared memory
 // delta = rowsum(dout * out). P and dS are rounded to 16 bits, sums are fp32 in a fixed order.
 //
-//   grid       a block on each SM; it takes every gridDim.x-th head
-//   part       256 keys of a head. For each part all queries pass in tiles of 64; dQ of a tile is
-//              the sum over the parts, in their order, in fp32 in the workspace until the last.
-//   warpgroup  two of them have every second 64 keys, with the sums dK and dV in registers. The two
-//              take turns at dQ of a tile: one computes and stores it while the other begins with
-//              the next tile.
-//   warps      three more. One has TMA copy K and V of the next part, and tiles of Q, dout and out.
-//              Two find lse in base 2 and delta of each query.
+//   grid       one block per SM, which computes every gridDim.x-th head
+//   part       256 keys of a head. Each part loops over all queries in tiles of 64. dQ of a tile is
+//              summed over the parts in order, in fp32 in the workspace until the last part.
+//   warpgroup  two of them each compute every second tile of 64 keys, with the sums of dK and dV in
+//              registers. They alternate in computing dQ: one computes and stores dQ of a tile
+//              while the other begins with the next tile.
+//   warps      three more. One issues TMA copies of the next part's K and V, and of tiles of Q,
+//              dout and out. Two compute lse in base 2 and delta of each query.
 // Memory: K and V of two parts, Q and dout of three tiles of queries, out of two, dS of one, all in
-// rows of 128 bytes, which TMA swizzles as wgmma reads them.
+// rows of 128 bytes, swizzled as wgmma reads them.
 //
-// Limited by memory. A head of 197 tokens moves 202 KB, 14,000 clocks of an H100's SM (3.35 TB/s at
-// 1.755 GHz). Meanwhile shared memory is busy for 9,500 clocks, tensor cores for 8,700 (9,900 if
-// the last 5 queries took a whole tile), schedulers for 8,000, and exponentials take 3,300.
-// With dropout Philox limits: 18,000 clocks of each scheduler. With several parts a tile of queries
-// and a part move 56 KB between L2 and the SM, of which dQ's sums are 32, in the 2,600 clocks of
-// their products: 21 bytes a clock of about 32.
+// Limited by memory bandwidth. A head of 197 tokens moves 202 KB, 14,000 clocks at an SM's share of
+// an H100's bandwidth (3.35 TB/s at 1.755 GHz). Meanwhile shared memory is busy for 9,500 clocks,
+// tensor cores for 8,700 (9,900 if the last 5 queries took a whole tile), schedulers for 8,000, and
+// exponentials take 3,300. With dropout, Philox is the limit: 18,000 clocks per scheduler. With
+// several parts, each query tile of each part moves 56 KB between L2 and the SM, 32 KB of them dQ's
+// sums, in the 2,600 clocks of its products: 21 bytes per clock of about 32.
 #include "kernels/attention/attention_sm90.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -37,20 +37,20 @@ constexpr int tile = 64, tile_bytes = tile * row_bytes;  // of keys or queries
 constexpr int few_queries = 16;                          // tokens are often 64 n + 1 or 64 n + 5
 constexpr int groups = 2, group_tiles = part_keys / tile / groups;  // warpgroups with keys
 constexpr int group_warps = warpgroup / warp_size, key_warps = groups * group_warps;
-constexpr int threads = (1 + groups) * warpgroup;  // the first has the other warps
+constexpr int threads = (1 + groups) * warpgroup;  // the first warpgroup has the other warps
 constexpr int copy_warp = 0, first_stats_warp = 1, stats_warps = tile / warp_size;
 
 struct Arguments {
-  // In boxes of 64 tokens of a head:
+  // Tensor maps; a box is 64 tokens of a head:
   CUtensorMap q;           // [B, Q, 3H, D]: the queries of qkv
   CUtensorMap qkv;         // [B, N, 3H, D]
   CUtensorMap dout, out;   // [B, Q, H, D]
   int heads;               // of all images
   int query_tiles, parts;  // of a head
-  float keep;              // dropout's factor of what it keeps
+  float keep;              // the dropout factor of kept elements
   AttentionBackward op;
 
-  // The block's parts, one head's after another's.
+  // The number of parts of all of the block's heads.
   __device__ int block_parts() const {
     return ceil_div(heads - static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x)) * parts;
   }
@@ -58,7 +58,7 @@ struct Arguments {
 // The block's n-th part.
 struct Part {
   int n;
-  int head;  // the block's head-th
+  int head;  // the number of the head in the block
   int b, h;
   int first;  // key
 
@@ -92,9 +92,9 @@ struct Shared {
   alignas(1024) char out[out_places][tile_bytes];
   alignas(1024) char ds[groups * group_tiles][tile_bytes];  // dS^T: rows are keys, of 64 queries
   alignas(16) Stats stats[query_places];
-  // mbarriers: `full` ends a phase when the data has come, `empty` when it is no longer needed
+  // mbarriers: `full` completes a phase when the data has arrived, `empty` when it is not needed
   uint64_t keys_full[key_places], keys_empty[key_places];
-  uint64_t queries_full[query_places], queries_empty[query_places];  // out comes with queries
+  uint64_t queries_full[query_places], queries_empty[query_places];  // full: out, too, has arrived
   uint64_t stats_full[query_places];
   uint64_t out_empty[out_places];
   uint64_t ds_full, ds_empty;
@@ -119,7 +119,7 @@ __device__ void init_barriers(Shared& s) {
 }
 
 // ---- Copies -------------------------------------------------------------------------------------
-// Waits for `empty` pass in a place's first round.
+// In a place's first round, the waits for `empty` return at once.
 __device__ void copy_keys(const Arguments& arguments, Shared& s, const Part& part) {
   const int H = arguments.op.shape.H, tiles = ceil_div(part.keys(arguments.op.shape.N), tile);
   const KeyPlace to(part.n);
@@ -145,8 +145,8 @@ __device__ void copy_queries(const Arguments& arguments, Shared& s, const Part& 
   cp_async_bulk_tensor(s.queries[to.at].dout, arguments.dout, full, {0, h, first, b});
   cp_async_bulk_tensor(s.out[to_out.at], arguments.out, full, {0, h, first, b});
 }
-// Called by one thread. The next part's keys are asked for after as many tiles of this one as there
-// are places: then the previous part has left them its memory, or is about to.
+// Called by one thread. The next part's keys are copied after as many query tiles of this part as
+// there are places: by then the previous part has released its keys, or is about to.
 __device__ void copy(const Arguments& arguments, Shared& s) {
   const int parts = arguments.block_parts(), ahead = min(query_places, arguments.query_tiles);
   unsigned done = 0;
@@ -161,8 +161,8 @@ __device__ void copy(const Arguments& arguments, Shared& s) {
 }
 
 // ---- lse and delta ------------------------------------------------------------------------------
-// The dot product of a query's rows of dout and out, 8 bytes at a time for want of registers. The
-// order is that in which 16 rows have them in different banks.
+// The dot product of a query's rows of dout and out, 8 bytes at a time to save registers, in an
+// order in which 16 rows read different banks.
 template <class T>
 __device__ float dot(const char* dout, const char* out, unsigned row) {
   const unsigned begin = row * row_bytes + row % 8 * 16 + row / 8 % 2 * 8;
@@ -184,7 +184,7 @@ __device__ void find_stats(const Arguments& arguments, Shared& s) {
   for (unsigned done = 0; head < arguments.heads; ++done) {
     const QueryPlace at(done);
     const OutPlace out(done);
-    float lse = 0;  // any number from Q on: Q and dout are zeros there
+    float lse = 0;  // from row Q on any finite value works: q and dout are zeros there
     if (const int row = first + own(); row < Q)
       lse = arguments.op.lse[int64_t{head} * Q + row] * log2_e;
     mbarrier_wait_parity(&s.queries_full[at.at], at.parity);
@@ -199,11 +199,11 @@ __device__ void find_stats(const Arguments& arguments, Shared& s) {
 }
 
 // ---- Products -----------------------------------------------------------------------------------
-// wgmma's sums of 64 rows and `columns` columns: a thread holds of columns 8 j ... 8 j + 7, from
-// [4 j] on: (row, column), (row, column + 1), and the same of row + 8.
+// wgmma's sums of 64 rows and `columns` columns. For columns 8 j to 8 j + 7, a thread's sums start
+// at [4 j]: (row, column), (row, column + 1), then the same of row + 8.
 template <int columns>
 using Sums = float[columns / 2];
-// The same of a tile's queries in 16 bits, as operand A: one for each 16 columns.
+// The sums for a tile of queries in 16 bits, as operand A: one for every 16 columns.
 using Operand = uint32_t[tile / wgmma_k][4];
 
 // Recomputed at each call, so that they occupy no register in between.
@@ -228,7 +228,7 @@ __device__ void start_gradient(Sums<head_dim>& sums, const Operand& a, const cha
   wgmma_commit_group();
 }
 
-// Stores rows from `first` on: sums * factor, from row `end` on zeros, up to row N.
+// Stores sums * factor in the rows from `first` to `end`, and zeros from there to row N.
 template <class T>
 __device__ void store_rows(Rows<T> to, int first, const Sums<head_dim>& sums, float factor, int end,
                            int N) {
@@ -253,7 +253,7 @@ __device__ void store_rows(Rows<T> to, int first, const Sums<head_dim>& sums, fl
 }
 
 // ---- Scores -------------------------------------------------------------------------------------
-// 16 keys of a head, a warp's rows.
+// A warp's rows: 16 keys of a head.
 struct WarpKeys {
   int first, N;
 
@@ -263,14 +263,14 @@ struct WarpKeys {
   __device__ bool has(int i) const { return first + lane_row() + i / 2 % 2 * 8 < N; }
 };
 
-// Dropout's decisions for them and a tile's queries: bit i is accumulator i's.
+// Dropout decisions for these keys and a tile's queries: bit i is for accumulator i.
 __device__ uint32_t draw_kept(const AttentionBackward& op, int b, int h, const WarpKeys& keys,
                               int first) {
   uint32_t kept = 0;
   const int from = static_cast<int>(mov_tid_x() % 4 * 8), key = lane_row();
 #pragma unroll 1
   for (int i = 0; i < tile / 16 && first + 16 * i < op.shape.Q; ++i) {
-    // They come for rows of queries, which are columns here.
+    // kept_tile() has queries in rows; here they are columns.
     const uint32_t rows = kept_tile(op, b, h, first + 16 * i, keys.first);
     const auto of_column = [&](int lane) {  // bits 0, 2, 4, 6
       const uint32_t bits = __shfl_sync(~0u, rows, lane) >> key & 0x01010101;
@@ -281,7 +281,7 @@ __device__ uint32_t draw_kept(const AttentionBackward& op, int b, int h, const W
   return kept;
 }
 
-// P^T from S^T.
+// Computes P^T from S^T, in place.
 template <size_t n>
 __device__ void find_p(float (&p)[n], const WarpKeys& keys, const float* lse) {
 #pragma unroll
@@ -292,7 +292,7 @@ __device__ void find_p(float (&p)[n], const WarpKeys& keys, const float* lse) {
 #pragma unroll
   for (int i = 0; i < int(n); ++i) p[i] = keys.has(i) ? p[i] : 0;
 }
-// P is at least 0: what dropout drops gets the other sign, which takes no register.
+// P is never negative, so a negative sign can mark dropped elements, which takes no register.
 template <size_t n>
 __device__ void mark_dropped(float (&p)[n], uint32_t kept) {
 #pragma unroll
@@ -305,7 +305,7 @@ __device__ void round_p(Operand& to, const float (&p)[n], float keep) {
   for (int i = 0; i < int(n) / 2; ++i)
     to[i / 4][i % 4] = cvt_rn_x2<T>(dropped(p[2 * i]), dropped(p[2 * i + 1]));
 }
-// dS^T from P^T and dP^T.
+// Computes dS^T from P^T and dP^T.
 template <class T, bool dropout, size_t n>
 __device__ void find_ds(Operand& ds, const float (&p)[n], const float (&dp)[n], const float* delta,
                         float keep) {
@@ -327,7 +327,7 @@ __device__ void store_ds(char* rows, const Operand& ds) {
 }
 
 // ---- A tile of queries --------------------------------------------------------------------------
-// A warpgroup's tiles of a part's keys: number group, group + groups, ...
+// The key tiles of a part that a warpgroup computes: group, group + groups, ...
 struct GroupPart : Part {
   int group;
   int tiles;
@@ -340,20 +340,20 @@ struct GroupPart : Part {
   __device__ int key(int m) const { return first + key_tile(m) * tile; }
   __device__ WarpKeys warp_keys(int m, int N) const { return {key(m) + warp_row(), N}; }
 };
-// The head's queries from `first` on; the block has had `done` tiles before.
+// The tile of a head's queries from `first` on; the block has computed `done` tiles before it.
 struct QueryTile {
   int first;
   unsigned done;
   uint32_t kept[group_tiles];  // dropout's decisions for the m-th key tile
 };
-// The warpgroup's gradients and, in place while wgmma reads them, their operands.
+// The warpgroup's gradients, and their operands, which stay in place while wgmma reads them.
 struct Gradients {
   Sums<head_dim> dk[group_tiles], dv[group_tiles];
   Operand p, ds;
 };
 
-// Adds `queries` queries to the gradients of the m-th key tile, and stores dS. The last product is
-// in flight at the end.
+// Adds `queries` queries to the gradients of the m-th key tile, and stores dS. The last products
+// are still in flight on return.
 template <class T, bool dropout, int queries, int m>
 __device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPart& part,
                             const QueryTile& own, Gradients& g) {
@@ -364,7 +364,7 @@ __device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPa
   Sums<queries> p, dp;
   wgmma_fence(p);
   start_scores<T>(p, keys.k[key_tile], s.queries[at.at].q);
-  wgmma_wait_group<1>();  // ends the products of key tile m - 1: dp takes the registers of its dS
+  wgmma_wait_group<1>();  // for the products of key tile m - 1: dp takes the registers of its dS
   wgmma_fence(dp);
   start_scores<T>(dp, keys.v[key_tile], s.queries[at.at].dout);
   wgmma_wait_group<1>(p);
@@ -380,8 +380,8 @@ __device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPa
   wgmma_fence(g.ds);
   start_gradient<T, queries>(g.dk[m], g.ds, s.queries[at.at].q, own.first > 0);
 }
-// The same for all of the warpgroup's key tiles. No product is in flight where paths meet, else
-// ptxas makes wgmmas wait for each other (C7512).
+// The same for all of the warpgroup's key tiles. No product is in flight where control flow joins,
+// else ptxas serialises the wgmmas (C7512).
 template <class T, bool dropout, int queries>
 __device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPart& part,
                             const QueryTile& own, Gradients& g) {
@@ -398,8 +398,8 @@ __device__ void add_queries(const Arguments& arguments, Shared& s, const GroupPa
   }
 }
 
-// The place of the tile's dQ between two parts, in the registers' order. A tile's parts are one
-// warpgroup's, so that each thread reads what it has written.
+// Memory for the tile's dQ between two parts, in register order. The same warpgroup computes a
+// tile's dQ for all parts, so that each thread reads what it has written.
 __device__ float4* partial_dq(const Arguments& arguments, const QueryTile& own) {
   constexpr int thread_sums = head_dim * tile / warpgroup / 4;
   const int64_t tiles = int64_t{blockIdx.x} * arguments.query_tiles + own.first / tile;
@@ -418,7 +418,7 @@ __device__ void store_partial(float4* to, const Sums<head_dim>& dq) {
   for (int i = 0; i < head_dim / 8; ++i)
     to[i * warpgroup] = {dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]};
 }
-// Adds to dQ of the tile, from dS of the part's keys.
+// Adds dS K of the part's keys to the tile's dQ.
 template <class T>
 __device__ void find_dq(const Arguments& arguments, Shared& s, const GroupPart& part,
                         const QueryTile& own) {
@@ -433,7 +433,7 @@ __device__ void find_dq(const Arguments& arguments, Shared& s, const GroupPart& 
   int key = 0;
 #pragma unroll 1
   do {
-    wgmma_fence();  // else ptxas puts one where it makes wgmmas wait for each other (C7520)
+    wgmma_fence();  // else ptxas inserts one where it serialises the wgmmas (C7520)
     wgmma_mma_async<T, Major::mn, Major::mn>(dq, ds, k, adds || key > 0);
     wgmma_commit_group();
     ds = wgmma_advance(ds, wgmma_k * row_bytes), k = wgmma_advance(k, wgmma_k * row_bytes);
@@ -449,7 +449,7 @@ __device__ void find_dq(const Arguments& arguments, Shared& s, const GroupPart& 
 }
 
 // ---- A part -------------------------------------------------------------------------------------
-// dQ of the tiles without queries.
+// Sets dQ of the tiles without queries to 0.
 template <class T>
 __device__ void clear_dq(const Arguments& arguments, const GroupPart& part) {
   const auto& op = arguments.op;
@@ -473,7 +473,7 @@ __device__ void store_key_gradients(const AttentionBackward& op, const GroupPart
   }
 }
 
-// The warpgroup's tiles of a part; the block has had `done` tiles of queries before.
+// Computes the warpgroup's tiles of a part; the block has computed `done` tiles of queries before.
 template <class T, bool dropout>
 __device__ void find_gradients(const Arguments& arguments, Shared& s, const GroupPart& part,
                                unsigned done) {
@@ -532,22 +532,22 @@ __global__ void __launch_bounds__(threads, 1)
   }
 }
 
-// They take turns at the heads.
+// One block per SM, or per head if there are fewer heads.
 int blocks_for(const AttentionShape& shape, const DeviceProps& props) {
   return static_cast<int>(std::min(int64_t{shape.B} * shape.H, int64_t{props.sms}));
 }
 
 }  // namespace
 
-// Heads of several parts if they occupy half of the SMs: attention_backward.cu divides each head's
-// keys among blocks.
+// Takes heads of several parts only if they occupy half of the SMs; attention_backward.cu, which
+// divides each head's keys among blocks, computes the others.
 template <>
 bool HopperKernels::takes(const AttentionBackward& op) const {
   const auto [B, N, H, D, Q] = op.shape;
   return op.dtype != DType::fp32 && D == head_dim &&
          (N <= part_keys || int64_t{2} * B * H >= props_.sms);
 }
-// dQ of the heads that are at work.
+// Partial sums of dQ for the heads that run concurrently.
 template <>
 size_t HopperKernels::workspace(const AttentionBackward& op) const {
   check_attention(op, props_, "AttentionBackward");

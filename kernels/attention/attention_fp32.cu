@@ -1,18 +1,18 @@
-// Attention in fp32 with plain FMA. It trains in fp32, and is the reference for the 16-bit kernels
-// (attention.cu, attention_backward.cu).
+// Attention in fp32 with plain FMA, for training in fp32. The 16-bit kernels are attention.cu and
+// attention_backward.cu.
 //
-// A block keeps a tile of rows in shared memory while the head's other rows pass in tiles of 32 (16
-// if D = 128). Backward recomputes P from lse. All sums are in a fixed order, without atomics:
-//   forward            rows are queries, keys pass; the online softmax rescales earlier sums
-//   backward, keys     rows are keys, queries pass:   dK, dV
-//   backward, queries  rows are queries, keys pass:   delta, dQ
+// A block keeps a tile of rows in shared memory and loops over the head's other rows in tiles of 32
+// (16 if D = 128). Backward recomputes P from lse. All sums are in a fixed order, without atomics:
+//   forward            rows are queries, loop over keys; the online softmax rescales earlier sums
+//   backward, keys     rows are keys, loop over queries:   delta, dK, dV
+//   backward, queries  rows are queries, loop over keys:   delta, dQ
 // so S and dP are computed twice: 14 B H N^2 D flops instead of 10.
 //
 //   grid   (row tiles, H, B)
-//   warp   4 m rows of the block's tile, all columns of the passing one
-//   lane   one of 4 x 8: rows 4 apart and columns 8 apart, m x 4 scores. P or dS then passes
-//          through shared memory, within the warp, as a factor of the second product: m x D/8
-//          outputs
+//   warp   4 m rows of the block's tile, all columns of the loop's tile
+//   lane   one of 4 x 8: rows 4 apart and columns 8 apart, m x 4 scores (m x 2 if D = 128). P or dS
+//          then goes through shared memory, within the warp, to be an operand of the second
+//          product: m x D/8 outputs
 // Rows are D + 4 floats apart, so that 16-byte reads of neighbouring rows hit different banks. The
 // four lanes that need the same dropout decisions share the Philox calls.
 // Limited by FMAs, next by shared memory reads. Registers and blocks: tests/kernels/resources.txt.
@@ -24,9 +24,9 @@ namespace {
 constexpr int pad = 4;  // floats after each row in shared memory
 
 template <int D>
-constexpr int columns = D == 128 ? 16 : 32;  // rows of the passing tile: columns of the scores
+constexpr int columns = D == 128 ? 16 : 32;  // rows of the loop's tile, columns of the scores
 
-// Per block: rows and threads. m: rows per lane. blocks: per SM, as registers allow without spills.
+// rows, threads: per block. m: rows per lane. blocks: per SM, as registers allow without spills.
 template <int D>
 struct Forward {
   static constexpr int m = 8, rows = 64, threads = rows / (4 * m) * warp_size;
@@ -170,8 +170,8 @@ struct ForwardShared {
   float v[columns<D>][D + pad];
 };
 
-// Online softmax: p holds S and becomes exp(S scale - row_max); row_max, row_sum and acc follow.
-// Columns from `end` on don't exist; this lane's first one is `column`.
+// Online softmax: p holds S and becomes exp(S scale - row_max). Updates row_max, row_sum and acc.
+// Columns from `end` on don't exist; `column` is this lane's first.
 template <int m, int n, int columns_out>
 __device__ void softmax(float (&p)[m][n], float (&row_max)[m], float (&row_sum)[m],
                         float (&acc)[m][columns_out], float scale, int column, int end) {
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
     __syncthreads();
     float p[m][n];
     if (active) dot_rows<D>(p, &tile.q[row], &tile.k[place.column]);
-    __syncthreads();  // P takes K's place
+    __syncthreads();  // P overwrites K
     if (!active) continue;
     softmax(p, row_max, row_sum, acc, scale, key + place.column, N);
     store_scores<columns<D> + pad>(&tile.p[row][place.column], p);
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(Forward<D>::threads, Forward<D>::blocks)
 }
 
 // ---- backward -----------------------------------------------------------------------------------
-// Rows are queries: row is q, dout and column k, v; rows are keys: row is k, v and column q, dout.
+// If rows are queries, `row` holds q and dout, `column` k and v; if rows are keys, the reverse.
 template <int D>
 struct BackwardShared {
   float row[2][Backward<D>::rows][D + pad];
@@ -280,7 +280,7 @@ struct BackwardShared {
   float delta[Backward<D>::rows];  // of the queries, which are rows or columns
 };
 
-// bits[query]: which of this lane's keys are kept; without dropout all. row, column: this lane's
+// bits[query]: which of this lane's keys are kept; all without dropout. row, column: this lane's
 // first row and column.
 template <int D, bool rows_are_keys, int queries>
 __device__ void kept_keys(uint32_t (&bits)[queries], const AttentionBackward& op, int b, int h,
@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
                           v = rows_of(qkv, op, 3, 2, b, h),
                           dout = rows_of(static_cast<const float*>(op.dout), op, 1, 0, b, h),
                           out = rows_of(static_cast<const float*>(op.out), op, 1, 0, b, h);
-  const int first = static_cast<int>(blockIdx.x) * rows;  // row of the block
+  const int first = static_cast<int>(blockIdx.x) * rows;  // of the block's rows
   const Place place(!rows_are_keys);
   const int row_in_block = static_cast<int>(threadIdx.x) / warp_size * 4 * m + place.row;
   const int row = first + row_in_block;
@@ -400,7 +400,7 @@ __global__ void __launch_bounds__(Backward<D>::threads, Backward<D>::blocks)
     add_product<D>(gradient[0], &tile.w[row_in_block], tile.column[0], 4 * place.column, count);
   }
 
-  // For tokens that are not queries, dQ stays 0, which gradient begins with.
+  // For tokens that are not queries, dQ is 0, the initial value of `gradient`.
   store_rows<D>(rows_of(dqkv, op, 3, rows_are_keys ? 1 : 0, b, h), gradient[0], scale, row,
                 4 * place.column, N);
   if constexpr (rows_are_keys)

@@ -1,22 +1,23 @@
 // attention forward (attention.cu) on Hopper, in 16 bits:
 //   S = Q K^T / sqrt(D),  P = softmax(S) over keys,  out = (P * mask / (1 - drop)) V,  lse
-// by wgmma, with S, P and out's sums in registers and the online softmax of attention.cu.
+// with wgmma. S, P and the sums of out stay in registers; the online softmax is attention.cu's.
 //
-//   items      128 queries of a head. There is a block on each SM; it takes every gridDim.x-th
-//              item, so that a head's items run side by side and share its keys in L2.
-//   warpgroups two consumers with 64 queries each; while one finds exponentials, the other
-//              multiplies. One thread of a third, the producer, has TMA copy Q of the next item and
-//              tiles of K and V in turn into a ring of stages.
-//   tile       `keys` keys: the size of which the fewest need to be padded, so that 197, 577 and
-//              1025 tokens take 1, 3 and 5 tiles of 208. Keys past N are zeros, with scores -inf.
-//   memory     rows of 128 bytes (64 if D = 32), which TMA swizzles as wgmma reads them. out leaves
-//              through its queries' place, by TMA, which drops rows past Q.
+//   items      128 queries of a head. There is one block per SM, which computes every gridDim.x-th
+//              item, so that a head's items run concurrently and share its keys in L2.
+//   warpgroups two consumers with 64 queries each; while one computes exponentials, the other
+//              multiplies. One thread of a third, the producer, issues TMA copies of the next
+//              item's Q and, alternately, of tiles of K and V into a ring of stages.
+//   tile       `keys` keys: the size that needs the least padding, so that 197, 577 and 1025 tokens
+//              take 1, 3 and 5 tiles of 208. Keys past N are zeros, with scores -inf.
+//   memory     rows of 128 bytes (64 if D = 32), which TMA swizzles as wgmma reads them. out is
+//              staged in the place of its queries and stored by TMA, which drops rows past Q.
 //
-// Limited by memory at 197 tokens of 64 channels: a head moves 101 KB, 7,000 clocks of an SM's
-// share of an H100's memory. Its four tiles of 64 queries take tensor cores 3,300 clocks (832
-// each), exponentials as long (16 a clock), schedulers 4,000 (1,000 instructions a warp and tile,
-// of which half are per score). With thousands of tokens products and exponentials limit alike,
-// 1,664 clocks for 128 queries and 208 keys; schedulers need 1,040. With dropout, Philox does.
+// Limited by memory bandwidth at 197 tokens of 64 channels: a head moves 101 KB, 7,000 clocks at an
+// SM's share of an H100's bandwidth. Its four tiles of 64 queries take 3,300 clocks on tensor cores
+// (832 each), as many for exponentials (16 per clock), and 4,000 in the schedulers (1,000
+// instructions per warp and tile, half of them per score). With thousands of tokens, products and
+// exponentials are equal limits, 1,664 clocks each for 128 queries and 208 keys; the schedulers
+// need 1,040. With dropout, Philox is the limit.
 #include "kernels/attention/attention_sm90.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -29,12 +30,12 @@ constexpr int q_stages = 2;
 constexpr int consumer_warps = consumers * warpgroup / warp_size;
 
 // ---- Rows of a head in shared memory ------------------------------------------------------------
-// Tiles of `rows` rows: those of 128 channels are two of 64, one after the other.
+// A tile of `rows` rows; with 128 channels, two tiles of 64 channels, one after the other.
 template <int D>
 struct HeadRows {
   static constexpr int columns = std::min(D, 64), row_bytes = columns * 2, blocks = D / columns;
   static constexpr Swizzle swizzle = D == 32 ? Swizzle::b64 : Swizzle::b128;
-  static constexpr int parts = D / wgmma_k;  // of k, if it is the channels
+  static constexpr int parts = D / wgmma_k;  // wgmmas of a product over channels
 
   // Operand of a product over channels: the part-th 16 of them.
   __device__ static uint64_t over_channels(const char* tile, int rows, int part) {
@@ -48,7 +49,7 @@ struct HeadRows {
     return wgmma_descriptor(tile + part * wgmma_k * row_bytes, swizzle, 8 * row_bytes,
                             rows * row_bytes);
   }
-  // The place of 16 bytes, the chunk-th of a row.
+  // Byte offset of a row's chunk-th 16 bytes.
   __device__ static int offset(int rows, int row, int chunk) {
     constexpr int chunks = row_bytes / 16;
     const int swizzled = chunk % chunks ^ (chunks == 8 ? row % 8 : row / 2 % 4);
@@ -57,7 +58,7 @@ struct HeadRows {
 };
 
 struct Arguments {
-  // In boxes of a head's tokens:
+  // Tensor maps; a box is this many tokens of a head:
   CUtensorMap q;    // 64 of the first Q of qkv [B, N, 3H, D]
   CUtensorMap kv;   // `keys` of qkv
   CUtensorMap out;  // 64 of [B, Q, H, D]
@@ -89,7 +90,8 @@ struct Attention {
   struct Shared {
     alignas(1024) char q[q_stages][consumers][q_bytes];
     alignas(1024) char kv[stages][tile_bytes];
-    // mbarriers: `full` ends a phase when the bytes have come, `empty` when consumers are done.
+    // mbarriers: `full` completes a phase when the bytes have arrived, `empty` once consumers are
+    // done.
     uint64_t q_full[q_stages], q_empty[q_stages], full[stages], empty[stages];
   };
   static_assert(sizeof(Shared) <= sm90::shared_bytes);
@@ -115,7 +117,7 @@ struct Attention {
 
  private:
   // ---- Copies -------------------------------------------------------------------------------
-  // Rows from `row` on of a head: head H + h of qkv is h of K, 2 H + h of V.
+  // Copies a head's rows from `row` on: head H + h of qkv is head h of K, 2 H + h is head h of V.
   __device__ static void copy(char* to, const CUtensorMap& map, int rows, uint64_t* full, int b,
                               int head, int row) {
 #pragma unroll
@@ -146,8 +148,8 @@ struct Attention {
   }
 
   // ---- Consumers ----------------------------------------------------------------------------
-  // 64 queries. A thread has of wgmma's sums rows row() and row() + 8 (half 1), of columns
-  // 8 j ... 8 j + 7, from [4 j] on: (row, column), (row, column + 1), and the same of row + 8.
+  // 64 queries. A thread holds wgmma's sums of rows row() and row() + 8 (half 1). For columns 8 j
+  // to 8 j + 7 they start at [4 j]: (row, column), (row, column + 1), then the same of row + 8.
   struct Queries {
     float s[keys / 2];              // scores, then P
     uint32_t p[keys / wgmma_k][4];  // P * mask in 16 bits, operand A
@@ -163,9 +165,9 @@ struct Attention {
   static constexpr float rescale_threshold = 8;
   static constexpr float initial_max = -0x1p127f;  // not -inf, whose differences are NaN
 
-  // This warp no longer reads the block's step-th tile.
+  // Releases the block's step-th tile, which this warp no longer reads.
   __device__ static void release(Shared& s, int step) { arrive(&s.empty[Place<stages>(step).at]); }
-  // The tile, once its bytes have come.
+  // Waits until the bytes of the block's step-th tile have arrived; returns the tile.
   __device__ static const char* wait_for(Shared& s, int step) {
     const Place<stages> at(step);
     mbarrier_wait_parity(&s.full[at.at], at.parity);
@@ -222,7 +224,7 @@ struct Attention {
     }
   }
 
-  // Zeros for what dropout drops of P, whose first key is `key`.
+  // Zeros the elements of P that dropout drops; `key` is the first key of P.
   __device__ static void drop(Queries& x, const AttentionForward& op, const Item& t, int key) {
     const auto N = static_cast<uint64_t>(op.shape.N);
     const KeepDecisions keep(op, t.b);
@@ -241,7 +243,7 @@ struct Attention {
     if constexpr (keys % 32 != 0) columns.template operator()<keys / 32 * 32, keys % 32>();
   }
 
-  // P = exp2(s * scale - row_max), and its sum; rounded as operand A, without what is dropped.
+  // Computes P = exp2(s * scale - row_max) and its sum, applies dropout and rounds P as operand A.
   __device__ static void find_p(Queries& x, const AttentionForward& op, const Item& t, int key,
                                 float scale) {
 #pragma unroll
@@ -255,7 +257,7 @@ struct Attention {
     for (int i = 0; i < keys / 4; ++i) x.p[i / 4][i % 4] = cvt_rn_x2<T>(x.s[2 * i], x.s[2 * i + 1]);
   }
 
-  // out = o / row_sum into the place of the queries, and lse, of rows below Q.
+  // Writes out = o / row_sum to the place of the queries, and lse for rows below Q.
   __device__ static void write(Queries& x, char* to, float* lse, int left, float keep_factor) {
     float factor[2];
 #pragma unroll
@@ -288,14 +290,14 @@ struct Attention {
                                  {block * Rows::columns, t.h, t.query, t.b});
     cp_async_bulk_commit_group();
   }
-  // This warp needs nothing of the queries of the block's n-th item, and TMA has read their out.
+  // Releases the queries of the block's n-th item, once TMA has read the out staged in their place.
   __device__ static void release_queries(Shared& s, int n) {
     if (threadIdx.x % warpgroup == 0) cp_async_bulk_wait_group_read<0>();
     arrive(&s.q_empty[Place<q_stages>(n).at]);
   }
 
-  // The consumer's queries of the block's n-th item, over all keys. The item before gives up its
-  // queries here, behind the first product.
+  // Attention of the consumer's queries of the block's n-th item over all keys. The previous item's
+  // queries are released here, while the first product runs.
   __device__ static void attend(const Arguments& arguments, Shared& s, const Item& t, int consumer,
                                 int n, int step) {
     const auto& op = arguments.op;
@@ -324,7 +326,7 @@ struct Attention {
           dropout ? keep_scale(op.drop) : 1);
     store(arguments, q, t, consumer);
   }
-  // The same if the consumer has none.
+  // The same if the consumer has no queries in the item: only releases.
   __device__ static void pass(Shared& s, int n, int step, int end) {
     if (n > 0) release_queries(s, n - 1);
     for (; step < end; ++step) wait_for(s, step), release(s, step);
@@ -344,7 +346,7 @@ struct Attention {
       else
         pass(s, n, n * steps, (n + 1) * steps);
     }
-    release_queries(s, n - 1);  // shared memory lasts until TMA has read it
+    release_queries(s, n - 1);  // shared memory must exist until TMA has read it
   }
 };
 
@@ -356,7 +358,7 @@ __global__ void __launch_bounds__(sm90::threads, 1)
 }
 
 // ---- The host's side ------------------------------------------------------------------------
-// Calls f.template operator()<keys>() with the size of tile that pads N keys with the fewest.
+// Calls f.template operator()<keys>() with the tile size that needs the least padding for N keys.
 template <int D, class F>
 void by_tile(int N, F f) {
   const auto padded = [N](int keys) { return ceil_div(N, keys) * keys; };

@@ -1,4 +1,4 @@
-// Shared by Hopper's attention kernels: places in shared memory, and TMA's maps of heads.
+// Shared by Hopper's attention kernels: places in shared memory, and TMA tensor maps of heads.
 #pragma once
 #include <algorithm>
 
@@ -8,25 +8,25 @@
 
 namespace bv::BAREVISION_GPU {
 
-// The place of the block's i-th tile: its mbarriers have ended i / places phases before.
+// The place of the block's i-th tile; its mbarriers have completed i / places phases before.
 template <int places>
 struct Place {
   unsigned at, parity;
   __device__ explicit Place(unsigned i) : at(i % places), parity(i / places % 2) {}
 };
 
-// For the whole warp.
+// One arrival for the whole warp.
 __device__ inline void arrive(uint64_t* mbarrier) {
   __syncwarp();
   if (threadIdx.x % warp_size == 0) mbarrier_arrive(mbarrier);
 }
 
-// [B, N, rows, D], of which TMA sees the first `tokens` of each image.
+// A tensor [B, N, rows, D]; TMA accesses only the first `tokens` tokens of each image.
 struct Heads {
   const void* at;
   int B, N, tokens, rows, D;
 };
-// A copy takes one of the rows of `box_tokens` tokens, up to 64 of its channels.
+// A copy transfers one of the rows of `box_tokens` tokens, at most 64 of its channels.
 inline CUtensorMap head_map(DType dtype, const Heads& heads, int box_tokens) {
   const uint64_t row = size_of(dtype) * unsigned(heads.D), token = row * unsigned(heads.rows);
   return sm90::map_or_throw(

@@ -1,9 +1,9 @@
-// One operation on each training image, as its ImageOp (kernels/types.h) says; the first layer of
-// them reads the stored images through their crops.
+// One operation on each training image, which its ImageOp (kernels/types.h) specifies. The first
+// layer of operations reads the stored images through their crops.
 //
-// Threads share images. A row is read in place, or copied first if it must be cropped or flipped.
-// Operations with a table look each value up; contrast, autocontrast and equalize first read the
-// image once more, to count its values. affine reads pixel by pixel. 1 byte in and 1 out per
+// Threads divide the images. A row is read in place, or copied first if it must be cropped or
+// flipped. Operations with a table look each value up; contrast, autocontrast and equalize read the
+// image twice, first to count its values. affine reads pixel by pixel. 1 byte in and 1 out per
 // element: instructions are the limit.
 #include "kernels/augment/pixels.h"
 #include "kernels/cpu/cpu_kernels.h"
@@ -41,7 +41,7 @@ struct Source {
   const uint8_t* row(int y, uint8_t* buffer) const {
     if (as_stored) return pixels + size_t(y) * width * 3;
     const int from = crop.top + (crop.upside_down ? size - 1 - y : y);
-    // Columns begin .. end of the result, before flipping, are inside.
+    // Columns begin .. end of the result, before flipping, are inside the stored image.
     const int begin = crop.left < 0 ? (-crop.left < size ? -crop.left : size) : 0;
     const int rest = width - crop.left, end = rest < size ? rest : size;
     if (from < 0 || from >= height || begin >= end) {

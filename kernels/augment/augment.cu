@@ -1,13 +1,13 @@
-// One operation on each training image, as its ImageOp (kernels/types.h) says; the first layer of
-// them reads the stored images through their crops.
+// One operation on each training image, which its ImageOp (kernels/types.h) specifies. The first
+// layer of operations reads the stored images through their crops.
 //
 // Grid: (parts of an image, images). A block computes some rows of one image, a thread 4
-// neighbouring pixels at a time, written as 3 words; single pixels if rows are not whole words.
-// Tables are looked up in shared memory. For contrast, autocontrast and equalize a block first
-// counts the values of the whole image, whatever its part (integer atomics: their order doesn't
-// matter); one thread per channel then makes the table.
-// 1 byte in and 1 out per element; the other parts read the same image from L2. Instructions are
-// the limit. Registers and blocks per SM: tests/kernels/resources.txt.
+// neighbouring pixels at a time, written as 3 words, or single pixels if rows are not whole words.
+// Tables are in shared memory. For contrast, autocontrast and equalize, each block first counts the
+// values of the whole image, not only of its part (integer atomics: their order doesn't matter);
+// one thread per channel then computes the table.
+// 1 byte in and 1 out per element; other parts' blocks read the image from L2. Instructions are the
+// limit. Registers and blocks per SM: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/augment/pixels.h"
@@ -122,7 +122,7 @@ __global__ void augment_images_plain(AugmentImages op) {
   }
 }
 
-// ---- several blocks an image --------------------------------------------------------------------
+// ---- several blocks per image -------------------------------------------------------------------
 
 template <int width>
 __global__ void __launch_bounds__(threads) augment_images(AugmentImages op, int rows) {
@@ -170,7 +170,7 @@ template <>
 void CudaKernels::run(const AugmentImages& op, cudaStream_t stream) {
   const int B = op.shape.B, size = op.shape.size;
   require(B <= 65535, "AugmentImages", "B: %d, but at most 65535", B);
-  // Enough blocks to fill the chip; each one counts the image's values anew.
+  // Enough blocks to fill the GPU; each block counts the values of the whole image.
   const int wanted = std::min(ceil_div(8 * props_.sms, B), max_parts);
   const int rows = ceil_div(size, wanted), parts = ceil_div(size, rows);
   const auto run = [&]<int width>() {

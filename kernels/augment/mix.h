@@ -1,11 +1,11 @@
-// The arithmetic of mixing two images (Mix, kernels/types.h), which all devices share: whole
-// numbers, so that they agree.
+// The arithmetic of mixing two images (Mix, kernels/types.h), which all devices share: in integers,
+// so that their results agree.
 #pragma once
 #include "kernels/philox.h"
 #include "kernels/types.h"
 
 namespace bv {
-namespace {  // no copy is shared between instruction sets
+namespace {  // so that builds for different instruction sets share no code
 
 BV_HOST_DEVICE inline bool has_box(const Mix& mix) {
   return mix.top < mix.bottom && mix.left < mix.right;

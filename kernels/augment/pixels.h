@@ -1,11 +1,11 @@
-// The arithmetic of the image operations (kernels/types.h), which the CPU and the GPU share: whole
-// numbers, and for the hue single roundings that no compiler can merge, so that all devices agree.
+// The arithmetic of the image operations (kernels/types.h), which the CPU and the GPU share: in
+// integers, for the hue in floats without a multiply-add to contract, so that all devices agree.
 #pragma once
 #include "kernels/philox.h"
 #include "kernels/types.h"
 
 namespace bv {
-namespace {  // no copy is shared between instruction sets
+namespace {  // so that builds for different instruction sets share no code
 
 struct Pixel {
   int r, g, b;
@@ -13,7 +13,7 @@ struct Pixel {
 
 BV_HOST_DEVICE inline int clamp_to_byte(int x) { return x < 0 ? 0 : x > 255 ? 255 : x; }
 
-// The 128, 1/512 of a level, makes up for the rounding of `factor`: without it, 2.0 * 10 may be 19.
+// Adding 128, 1/512 of a level, compensates for a rounded `factor`: otherwise 2.0 * 10 may be 19.
 BV_HOST_DEVICE inline int blend(int from, int to, int factor) {
   return clamp_to_byte((65536 * from + factor * (to - from) + 128) >> 16);
 }

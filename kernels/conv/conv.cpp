@@ -24,12 +24,12 @@ using Result = Convolution::Result;
 // oneDNN takes non-const pointers, even to tensors that it only reads.
 void* readable(const void* p) { return const_cast<void*>(p); }
 
-// The element of a tensor of this type.
+// The address of an element of a tensor of this dtype.
 void* at(void* tensor, DType dtype, size_t element) {
   return static_cast<char*>(tensor) + element * size_of(dtype);
 }
 
-// Floats up to a multiple of 64 bytes.
+// Rounds a number of floats up to a multiple of 64 bytes.
 size_t padded(size_t count) { return (count + 15) / 16 * 16; }
 
 ConvRows rows_for(const ConvShape& s, Result result) {
@@ -48,7 +48,7 @@ ConvRows rows_for(const ConvShape& s, Result result) {
           .x = axes(s.Q(), s.W, s.S, s.stride, s.padding)};
 }
 
-// The fraction of the taps that meet the image, not its padding.
+// The fraction of the taps, over all pixels, that fall on the image and not on its padding.
 double valid_taps(const ConvShape& s) {
   const auto along = [&](int P, int H, int R) {
     double taps = 0;
@@ -58,8 +58,8 @@ double valid_taps(const ConvShape& s) {
   return along(s.P(), s.H, s.R) * along(s.Q(), s.W, s.S);
 }
 
-// Whether products over rows, of fp32, are faster: measured for residual networks, AVX-512 and
-// oneDNN 2.6.
+// Whether products over rows, which exist only in fp32, are faster: measured on residual networks
+// with AVX-512 and oneDNN 2.6.
 template <class Op>
 bool by_rows(const Op& op, Result result) {
   const ConvShape& s = op.shape;
@@ -73,8 +73,8 @@ bool by_rows(const Op& op, Result result) {
   return small || (wide && padded_much) || (wide && s.stride > 1 && s.R * s.S > 1);
 }
 
-// Whether some tap is always on the padding: oneDNN 2.6 in bf16 doesn't write the gradient of its
-// weight, or writes garbage.
+// Whether some tap falls on padding for every pixel: oneDNN 2.6 in bf16 doesn't write the gradient
+// of this tap's weights, or writes garbage.
 bool has_idle_taps(const ConvShape& s) {
   const auto along = [&](int P, int H, int R) {
     for (int r = 0; r < R; ++r)
@@ -125,7 +125,7 @@ void widen(float* out, const simd::bf16* inp, size_t count) {
   });
 }
 
-// Moments of out, which oneDNN writes chunk by chunk: the groups of all chunks, one after another.
+// Partial moments of out, which oneDNN writes chunk by chunk; one chunk's groups follow another's.
 struct ChunkMoments {
   MomentGroups groups;
   int chunks, K;

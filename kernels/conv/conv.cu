@@ -85,7 +85,7 @@ __global__ void conv_backward_weight_plain(ConvBackwardWeight op, int P, int Q) 
   set_or_add(op.dweight[i], sum, op.accumulate);
 }
 
-// ---- the fast ones: which computes what ---------------------------------------------------------
+// ---- the choice of a fast algorithm -------------------------------------------------------------
 
 template <class Op>
 struct Direction {
@@ -139,7 +139,7 @@ const Direction<Op>& algorithm(const DeviceProps& props, const Op& op) {
 
 }  // namespace
 
-// With --conv cudnn, cuDNN computes all of them.
+// With --conv cudnn, cuDNN computes all three directions.
 template <class Op>
 size_t CudaKernels::workspace(const Op& op) {
   return cudnn_ ? conv_cudnn_bytes(*cudnn_, props_, op)
@@ -151,8 +151,8 @@ void CudaKernels::run(const Op& op, cudaStream_t stream) {
   algorithm(props_, op).run(props_, op, stream);
 }
 
-// The first algorithm computes the sums in its epilogue; after the others, batchnorm.cu's pass
-// does.
+// The first algorithm computes the sums in its epilogue. With the others, batchnorm.cu computes
+// them in a pass of its own.
 template <>
 size_t CudaKernels::workspace(const BatchNormBackwardSums&);
 template <>

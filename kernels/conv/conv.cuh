@@ -1,6 +1,6 @@
-// The algorithms that compute a convolution on a GPU, one file each; the table in conv.cu chooses.
-// Each has, per direction that it computes, a workspace size and a launch. Shapes and pointers
-// have been checked.
+// The algorithms that compute a convolution on a GPU, one per file; the table in conv.cu chooses.
+// For each direction that it computes, an algorithm has a function that returns the workspace size
+// and one that launches the kernels. Callers have checked shapes and pointers.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/moments.cuh"
@@ -8,7 +8,7 @@
 namespace bv::BAREVISION_GPU {
 
 // conv_implicit_gemm.cu: implicit matrix products on tensor cores. 16 bits, C and K multiples of 8;
-// one group, or groups of 4, 8, 16 or 32 channels of each.
+// one group, or C = K in groups of 4, 8, 16 or 32 channels.
 bool conv_implicit_gemm_takes(const ConvShape&, DType);
 size_t conv_implicit_gemm_bytes(const DeviceProps&, const ConvForward&);
 size_t conv_implicit_gemm_bytes(const DeviceProps&, const ConvBackwardInput&);
@@ -17,12 +17,12 @@ void conv_implicit_gemm(const DeviceProps&, const ConvForward&, cudaStream_t);
 void conv_implicit_gemm(const DeviceProps&, const ConvBackwardInput&, cudaStream_t);
 void conv_implicit_gemm(const DeviceProps&, const ConvBackwardInputSums&, cudaStream_t);
 
-// conv_weight_gradient.cu: the weight's gradient on tensor cores; the same shapes.
+// conv_weight_gradient.cu: the weight gradient on tensor cores; the same shapes.
 size_t conv_weight_gradient_bytes(const DeviceProps&, const ConvBackwardWeight&);
 void conv_weight_gradient(const DeviceProps&, const ConvBackwardWeight&, cudaStream_t);
 
-// conv_stem.cu: a first layer's 3 channels on tensor cores, forward and the weight's gradient. 16
-// bits, one group, K a multiple of 8, any filter up to 7 x 7.
+// conv_stem.cu: a first layer with 3 input channels on tensor cores, forward and weight gradient.
+// 16 bits, one group, K a multiple of 8, any filter up to 7 x 7.
 bool conv_stem_takes(const ConvShape&, DType);
 size_t conv_stem_forward_bytes(const DeviceProps&, const ConvForward&);
 void conv_stem_forward(const DeviceProps&, const ConvForward&, cudaStream_t);

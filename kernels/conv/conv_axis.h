@@ -1,11 +1,11 @@
-// Groups the positions of a convolution's result along one axis by the filter taps that they reach,
-// so that taps on the padding cost nothing; on maps of 2 x 2 these are more than half.
+// Groups the positions of a convolution's result along one axis by the filter taps that are in
+// bounds there, so that taps on padding cost nothing: 5 of 9 with a 3 x 3 filter on a 2 x 2 map.
 #pragma once
 
 namespace bv::BAREVISION_ISA {
 
-// Position i = 0 .. count-1 lies at begin + i * step of the result. Its taps j = 0 .. taps-1 are
-// the filter's first_tap + j * tap_step, and meet the source at from + i * from_step + j *
+// Position i = 0 .. count-1 is at begin + i * step of the result. Its tap j = 0 .. taps-1 is the
+// filter's first_tap + j * tap_step and reads the source at from + i * from_step + j *
 // source_step.
 struct Axis {
   int begin, count, step;
@@ -18,7 +18,7 @@ struct Axes {
   int count = 0;
   Axis axis[max_count];
 
-  // Positions come in the order of `from`.
+  // Adds a position: to the last Axis if it continues that one, else as an Axis of its own.
   void add(Axis next) {
     if (next.taps <= 0) next.taps = next.first_tap = next.from = 0;
     if (count > 0) {
@@ -36,7 +36,7 @@ struct Axes {
   bool fits() const { return count <= max_count; }
 };
 
-// out [P] of inp [H]
+// out [P], computed from inp [H]
 static inline Axes axes_of_out(int P, int H, int R, int stride, int padding) {
   Axes axes;
   for (int p = 0; p < P; ++p) {
@@ -55,7 +55,7 @@ static inline Axes axes_of_out(int P, int H, int R, int stride, int padding) {
   return axes;
 }
 
-// dinp [H] of dout [P]: phase after phase of the stride
+// dinp [H], computed from dout [P]: one phase of the stride after the other
 static inline Axes axes_of_inp(int P, int H, int R, int stride, int padding) {
   Axes axes;
   for (int phase = 0; phase < stride; ++phase)

@@ -1,6 +1,6 @@
-// Convolutions by cuDNN (kernels/cuda/conv_cudnn.h), and what it lacks: moments, by column_moments;
-// `add`, which is copied to dinp before cuDNN adds to that; an fp32 weight gradient of 16-bit
-// operands, widened from cuDNN's 16-bit result.
+// Convolutions by cuDNN (kernels/cuda/conv_cudnn.h), and what cuDNN lacks: moments, computed by
+// column_moments; `add`, copied to dinp, to which cuDNN then adds; an fp32 weight gradient of
+// 16-bit operands, widened from cuDNN's 16-bit result.
 #include <algorithm>
 
 #include "kernels/conv/conv.cuh"

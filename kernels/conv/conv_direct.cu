@@ -9,12 +9,12 @@
 // Moments are computed from a tile's registers; add is added in fp32 before rounding. If the weight
 // gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their
 // sums. A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
-// registers while it multiplies the current one, which lies in shared memory as fp32. A thread owns
+// registers while it multiplies the current one, which is in shared memory as fp32. A thread owns
 // 8 m x 8 or 4 n and reads both operands 16 bytes at a time. Narrow groups share a tile:
 // 2^group_bits of them divide its columns and the rows of a in a stage. This fills the tile, but a
-// group of 4 channels loads 8 times as much of a per FMA as one of 32. Limited by issue: bounds
-// checks and addresses of a take nearly half as many slots as FMA does. Registers and blocks per
-// SM: tests/kernels/resources.txt.
+// group of 4 channels loads 8 times as much of a per FMA as one of 32. Limited by instruction
+// issue: bounds checks and addresses of a take nearly half as many slots as FMAs do. Registers and
+// blocks per SM: tests/kernels/resources.txt.
 #include <algorithm>
 #include <utility>
 
@@ -32,17 +32,17 @@ constexpr int wide = 64, narrow = 32;  // the two tile_n
 
 // ---- The groups of a tile -----------------------------------------------------------------------
 struct ColumnTiles {
-  int groups, group_n;  // in all; gemm_n of one
+  int groups, group_n;  // number of groups; gemm_n per group
   int tile_n;
   int group_bits, width_bits;  // 2^group_bits groups per tile, of 2^width_bits columns each
-  int count;                   // of all groups
-  int per_group;               // more than 1 if a group is wider than a tile
+  int count;                   // tiles of all groups
+  int per_group;               // tiles per group, more than 1 if a group is wider than a tile
 
   __host__ __device__ int channels() const { return groups * group_n; }
   __device__ int first_group(int tile) const { return tile / per_group << group_bits; }
 };
 
-// Column 0 ... tile_n - 1 of a tile.
+// A column of a tile, 0 ... tile_n - 1.
 struct Column {
   int group, in_group;
   bool in_bounds;
@@ -58,7 +58,7 @@ struct Column {
 ColumnTiles column_tiles(int groups, int group_n) {
   ColumnTiles c{.groups = groups, .group_n = group_n, .tile_n = group_n > narrow ? wide : narrow};
   c.width_bits = c.tile_n == wide ? 6 : 5;
-  // A thread's four neighbouring columns are of one group.
+  // A thread's four neighbouring columns belong to one group.
   for (; 1 << (c.width_bits - 1) >= std::max(group_n, 4) && 1 << c.group_bits < groups;
        ++c.group_bits)
     --c.width_bits;
@@ -67,12 +67,12 @@ ColumnTiles column_tiles(int groups, int group_n) {
   return c;
 }
 
-// All three directions.
+// The arguments of all three directions.
 struct Product {
   Geometry geometry;
   void* out;             // [pixels, columns.channels()]; weight gradient: [parts, K, R, S, tap_k]
   const void* add;       // as out, or null
-  MergeMoments moments;  // of the tiles of pixels; or null
+  MergeMoments moments;  // of the tiles of pixels; moments.moments null: not wanted
   RowParts parts;
   const void* image;  // [N, H, W, groups * tap_k]
   const void* b;      // weight [K, R, S, C / groups]; weight gradient: dout [pixels, K]
@@ -106,9 +106,9 @@ struct Shared {
   };
 };
 
-// A thread's m: m() ... + 3, and those 64 further on. Its n likewise: four, and those tile_n / 2
-// further on. Lanes form a 4 x 8 grid, so that each lane has a neighbour (lane ^ 1, lane ^ 2) with
-// the same m and one with the same n: shared memory serves their 16-byte reads together.
+// A thread computes rows m() ... m() + 3 and those 64 further on, columns n() ... n() + 3 and, in
+// wide tiles, those 32 further on. Lanes form a 4 x 8 grid in which lane ^ 2 has the same m and
+// lane ^ 1 the same n, so that shared memory serves their 16-byte reads together.
 template <int tile_n>
 struct Accumulators {
   static constexpr int ns = tile_n / 8;
@@ -162,7 +162,7 @@ struct StageLoads {
   __device__ static constexpr int a_index(int group_bits, int k, int group) {
     return ((k / a_run << group_bits) + group) * a_run + k % a_run;
   }
-  // Row and column in the stage of element i of b, and whether there is one.
+  // Row and column in the stage of element i of b, and whether the element exists.
   __device__ int b_row(int i) const {
     const int thread = static_cast<int>(threadIdx.x);
     return b_along_k ? thread & ((rows >> group_bits) - 1)
@@ -187,7 +187,7 @@ struct StageLoads {
   }
 };
 
-// Calls f.template operator()<group_bits>(), a constant up to max_bits.
+// Calls f.template operator()<group_bits>() with group_bits, at most max_bits, as a constant.
 template <int max_bits, int bits = 0, class F>
 __device__ void by_group_bits(int group_bits, F f) {
   if constexpr (bits < max_bits)
@@ -195,7 +195,7 @@ __device__ void by_group_bits(int group_bits, F f) {
   f.template operator()<bits>();
 }
 
-// Steps [first, last) of gemm_k. `loads` has fetch_a<group_bits>(k) and fetch_b(k).
+// Multiplies steps [first, last) of gemm_k. `loads` has fetch_a<group_bits>(k) and fetch_b(k).
 template <int tile_n, class Loads>
 __device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, int last,
                          Shared<tile_n>& s) {
@@ -205,7 +205,7 @@ __device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, in
         loads.group_bits, [&]<int group_bits> { loads.template fetch_a<group_bits>(k); });
     loads.fetch_b(k);
   };
-  // Fetching is most of the kernel's code, so one place does it, for the first stage too.
+  // Fetching is most of the kernel's code, so there is one call of it, for the first stage too.
   for (int step = first; step <= last; ++step) {
     const int stage = (step - first) % 2;
     if (step < last) fetch(step);
@@ -239,7 +239,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   const Tile& t;
   const T* pixel;  // this thread's, at tap 0, 0, in the tile's first group; may be out of bounds
   int h, w;        // of tap 0, 0
-  int groups;      // in bounds, of the tile's
+  int groups;      // how many of the tile's are in bounds
   int gemm_k;
   Divisor by_taps_x;
   // The channel of each element of b, or -1 if out of bounds: forward K; input gradient C in group.
@@ -277,7 +277,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
     }
   };
 
-  // Four of gemm_k at a time, by one load per group if all four are of one tap.
+  // Fetches four of gemm_k at a time, with one load per group if all four belong to one tap.
   template <int group_bits>
   __device__ void fetch_a(int first) {
     const bool quads = p.tap_k % 4 == 0;
@@ -324,8 +324,8 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   }
 };
 
-// out = sums + add, rounded, of four neighbours of which `left` are in bounds, `size` per access.
-// `sums` become the stored values.
+// Stores out = sum + add, rounded, for four neighbours of which `left` are in bounds, `size` per
+// access. The stored values replace `sum`.
 template <class T, int size>
 __device__ void store_four(T* out, const T* add, int left, float* sum) {
 #pragma unroll
@@ -427,7 +427,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) conv_direct_tile(Produ
 }
 
 // ---- Weight gradient ----------------------------------------------------------------------------
-// m is an element of the filter, which meets another element of inp at each pixel.
+// m numbers the elements of the filter; at each pixel, an element reads another element of inp.
 template <class T, int tile_n>
 struct FilterLoads : StageLoads<T, tile_n, 1, false> {
   using Base = StageLoads<T, tile_n, 1, false>;
@@ -438,7 +438,7 @@ struct FilterLoads : StageLoads<T, tile_n, 1, false> {
   const T* inp;   // this thread's element for pixel 0 in the first group; may be out of bounds
   const T* dout;  // this thread's channel of pixel 0; null if out of bounds
   int h, w;       // of the element for pixel 0
-  int groups;     // in bounds, of the tile's; 0 without an element
+  int groups;     // how many of the tile's are in bounds; 0 without an element
 
   __device__ FilterLoads(const Product& product, int m, int tile)
       : p(product), g(product.geometry) {
@@ -535,7 +535,7 @@ void launch_pixels(const Product& p, DType dtype, cudaStream_t stream) {
   });
 }
 
-// The arguments that a direction's image and shape determine; image_channels and n: all groups'.
+// The arguments that depend only on the direction and shape; image_channels and n: of all groups.
 Product product(const Geometry& geometry, int groups, int image_channels, int n) {
   const ColumnTiles columns = column_tiles(groups, n / groups);
   return {.geometry = geometry,

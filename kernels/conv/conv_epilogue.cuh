@@ -1,7 +1,7 @@
-// Epilogue of conv_implicit_gemm.cu: round, stage in shared memory, store 16 bytes at a time, and
-// take batch norm's statistics from the same tile, without reading out again: forward, the moments
-// for its next pass; in the input gradient, if a batch norm computed inp, the sums of its backward
-// (BatchNormBackwardSums).
+// Epilogue of conv_implicit_gemm.cu: rounds the sums, stages them in shared memory, stores 16 bytes
+// at a time, and computes batch norm's statistics from the same tile, without reading out again.
+// Forward, these are the moments that batch norm needs next; in the input gradient, if a batch norm
+// computed inp, the sums of its backward (BatchNormBackwardSums).
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/moments.cuh"
@@ -15,7 +15,7 @@ constexpr int threads = 128, warps = threads / warp_size;
 // The batch norm that computed inp.
 struct Norm {
   const void* inp;                           // as out
-  const uint64_t* relu_mask;                 // bits of y > 0; dinp is g. null: y is recomputed
+  const uint64_t* relu_mask;                 // bits of y > 0, and dinp = g; null: y is recomputed
   int rows;                                  // of inp
   const float *mean, *rstd, *weight, *bias;  // [gemm_n]
   bool relu;
@@ -33,17 +33,17 @@ struct Product {
   int gemm_k, gemm_n;  // gemm_k: per tap
   int n_tiles;
   Divisor by_n_tiles;
-  // The tiles along the pixels, in all phases; partial is null if no statistics are wanted.
+  // One part per tile of pixels, over all phases; partial is null if no statistics are wanted.
   RowParts parts;
   MergeMoments moments;  // forward
   NormSums norm_sums;    // input gradient
   Norm norm;
-  int group;  // channels per group, if there are several
+  int group;  // channels per group; 0: one group
 };
 
 struct Tile {
   Phase phase;
-  int pixel, n;  // the tile's first ones
+  int pixel, n;  // the tile's first pixel and column
 };
 
 template <int m, int n>
@@ -129,8 +129,8 @@ struct Epilogue {
     }
   }
 
-  // Each column's mean over the tile, and its sum of squared differences from that, of the rounded
-  // values.
+  // Computes each column's mean over the tile and its sum of squared differences from the mean,
+  // both of the rounded values.
   __device__ void moments() const {
     const int left = p.geometry.pixels - t.pixel;
     mean(1.f / static_cast<float>(min(m, left)));
@@ -144,7 +144,7 @@ struct Epilogue {
         s.moments);
   }
 
-  // out = tile, or g if it is wanted; the sums of g and of g * xhat over the tile.
+  // Stores out = tile, or g with a relu_mask, and sums g and g * xhat over the tile.
   __device__ void store_and_sum() const {
     constexpr int ahead = 4;
     static_assert(rows % ahead == 0);
@@ -206,7 +206,7 @@ struct Epilogue {
   __device__ int channel(int column) const { return t.n + column < p.gemm_n ? t.n + column : -1; }
   __device__ float* part(int i) const { return p.parts.partial + int64_t{i} * 2 * p.gemm_n; }
 
-  // Sums by mma: ones times the tile, whose rows past the last pixel are zeros.
+  // Columns' means by mma: ones times the tile, whose rows past the last pixel are zeros.
   __device__ void mean(float count_inverse) const {
     constexpr int columns = n / warps;  // of a warp
     const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
@@ -231,7 +231,7 @@ struct Epilogue {
             Elements<float, 2>{sum[j][0] * count_inverse, sum[j][1] * count_inverse});
   }
 
-  // The sums of squares of each warp's rows.
+  // Each warp's sums, over its rows, of squared differences from the mean.
   __device__ void squares(int left) const {
     const auto mean = load<8>(&s.mean[Rows::chunk() * 8]);
     float sum[8] = {};

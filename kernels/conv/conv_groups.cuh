@@ -1,16 +1,16 @@
 // The main loop of conv_implicit_gemm.cu's tiles for convolutions with groups of 4, 8, 16 or 32
-// channels. Blocks of `width` (16 or 32) channels hold whole groups, so that out's block depends on
-// the same block of the image alone: a product by a block-diagonal filter, of which only the
-// diagonal is multiplied,
+// channels. A block of `width` (16 or 32) channels holds whole groups, so a block of out depends
+// only on the same block of the image: the filter is block-diagonal, and only its diagonal blocks
+// are multiplied,
 //   out[pixel, block, n] = sum over taps and k of image[pixel + tap, block, k] filter[block, n, k]
-// If a block has several groups, it multiplies zeros, too: with 4 channels, 4 products for each
-// useful one, which cost less than the memory accesses they wait for.
+// A block of several groups also multiplies zeros: with groups of 4 channels, only one product in
+// four is useful. The other three cost less than the memory accesses that the loop waits for.
 //
-// A tile is m pixels x n channels, and so are its rows of the image. A step is a tap, or, if the
-// image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of three taps:
-// they read the same pixels, each shifted by one. A tap's filter is [n, width], the weight's k in
-// rows, for both directions, and is expanded on the way into shared memory: zeros are stored once,
-// and copies write only the groups' own channels.
+// A tile is m pixels x n channels of out and reads the same channels of the image. A step is a tap,
+// or, if the image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of
+// three taps: they read the same pixels, each shifted by one. A tap's filter is [n, width] in both
+// directions, with the weight's k as rows. It is expanded on the way into shared memory: zeros are
+// stored once, and copies write only the groups' own channels.
 #pragma once
 #include "kernels/conv/conv_image_rows.cuh"
 
@@ -19,14 +19,14 @@ namespace bv::BAREVISION_GPU::implicit_gemm::groups {
 constexpr int m = 128, n = 64;
 constexpr int row_taps = 3;
 
-// `taps`: per step, 1 or row_taps.
+// taps: taps per step, 1 or row_taps.
 template <int width, int taps>
 struct Stage {
-  alignas(128) uint4 image[(m + taps - 1) * n / 8];  // [pixels, n]: from one before the tile's
+  alignas(128) uint4 image[(m + taps - 1) * n / 8];  // [pixels, n]; with row_taps, from one before
   alignas(128) uint4 filter[taps][n * width / 8];    // [n, width]
 };
 
-// Copies in flight and the stage being multiplied: as many as fit into Turing's shared memory.
+// Stages being copied and the one being multiplied, as many as Turing's shared memory holds.
 template <int taps>
 constexpr int stages = taps == 1 ? 3 : 2;
 
@@ -149,16 +149,16 @@ struct Loader {
 };
 
 // ---- Multiply -----------------------------------------------------------------------------------
-// A warp's 32 columns need the same 32 channels; each 16 of these multiply only columns that use
-// them.
+// A warp's 32 columns depend on the same 32 channels. Each half of the channels is multiplied only
+// with the columns that depend on it.
 template <class T, int width, int taps, bool input_gradient>
 struct Multiplier {
   using Sums = implicit_gemm::Sums<T, m, n>;
   static constexpr int ms = Sums::ms, chunks = width / 8;
   static_assert(Sums::columns == 32);
 
-  int image[taps], filter;  // in bytes, in a stage's
-  // Bit i: the pixel of this lane's row of fragment i begins a row of the image; 16 + i: ends it.
+  int image[taps], filter;  // byte offsets within a stage's image and filter
+  // Bit i: this lane's pixel in fragment i is the first of an image's row; bit 16 + i: the last.
   uint32_t edges = 0;
 
   __device__ Multiplier(const Product& p, const Tile& t) {
@@ -210,7 +210,7 @@ struct Multiplier {
       row = at_byte(s.zeros, at % (n * 2));
     ldmatrix_x4(a, row);
   }
-  // Channels k * 16 and columns j * 16.
+  // The fragment of 16 channels from k * 16 on and of 16 columns from j * 16 on.
   __device__ void load_filter(uint32_t (&b)[4], int k, int j, const uint4* from) const {
     const int row = input_gradient ? k : j, pair = width == 16 ? 0 : input_gradient ? j : k;
     const void* const at = at_byte(from, (filter ^ pair * 32) + row * 16 * width * 2);

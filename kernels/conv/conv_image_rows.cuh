@@ -4,16 +4,16 @@
 
 namespace bv::BAREVISION_GPU::implicit_gemm {
 
-constexpr int max_taps = 16;  // along an axis: bits of a mask
+constexpr int max_taps = 16;  // per axis; a 32-bit mask holds both axes
 
-// A bit for each tap that is inside the image, the first being at `first`.
+// A mask of the taps that fall inside the image, the first tap being at `first`.
 __device__ inline uint32_t taps_inside(int first, int image) {
   const int begin = min(max(-first, 0), max_taps), end = min(max(image - first, 0), max_taps);
   return ((1u << end) - 1) & ~((1u << begin) - 1);
 }
 
-// Rows of `chunks` neighbours of gemm_k, one for each of the tile's m pixels. Offsets are in chunks
-// of 16 bytes.
+// Copies a row of the image, `chunks` neighbouring chunks of gemm_k, for each of the tile's m
+// pixels. Offsets are in chunks of 16 bytes.
 template <int m, int chunks>
 struct ImageRows {
   using Rows = RowCopies<threads, chunks>;
@@ -21,7 +21,7 @@ struct ImageRows {
 
   const uint4* image;
   int offset[rows];  // of this thread's rows at tap 0, 0
-  // Bits 0 ...: the taps of y that are inside the image; 16 ...: those of x.
+  // Bits 0 to 15: the taps along y that fall inside the image; bits 16 to 31: those along x.
   uint32_t inside[rows];
 
   __device__ ImageRows(const Product& p, const Tile& t, int first_chunk)

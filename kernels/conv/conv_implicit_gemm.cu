@@ -1,21 +1,21 @@
 // Convolution in 16 bits on tensor cores, as an implicit matrix product (C and K are multiples of
-// 8; one group, or groups as in conv_groups.cuh, c and k in the same one):
+// 8; one group, or groups as in conv_groups.cuh, with c and k in the same group):
 //   forward         out[n, p, q, k] = sum over r, s, c of
 //                       inp[n, p stride - padding + r, q stride - padding + s, c] *
 //                       weight[k, r, s, c]
-//                   moments: of out as it is rounded                                      both =
+//                   moments of out's rounded values                                       both =
 //   input gradient  dinp[n, h, w, c] = add + sum over k and all r, s with
 //                       p stride - padding + r = h,  q stride - padding + s = w  of
 //                       dout[n, p, q, k] weight[k, r, s, c]                                    =
-// add is added in fp32 before rounding, and may be dinp. The image's matrix (conv_geometry.cuh) is
-// never written out.
+// add is added in fp32 before rounding, and may be dinp. The image as a matrix (conv_geometry.cuh,
+// im2col) is never written out.
 //
 // Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). If tiles are too few to
 //         fill the chip, blocks split gemm_k, and a tile's last block adds their sums in order.
-// Block:  4 warps multiply 32 of gemm_k per step, with cp.async 3 steps ahead (conv_tiles.cuh); all
-//         taps of 32 channels before the next 32: neighbouring taps share rows in L1. The epilogue
-//         stages sums in shared memory: 16-byte coalesced stores, and the tile's moments without
-//         re-reading out.
+// Block:  4 warps multiply 32 of gemm_k per step, with cp.async 3 steps ahead (conv_tiles.cuh). All
+//         taps of 32 channels precede the next 32, since neighbouring taps share rows in L1. The
+//         epilogue stages sums in shared memory, for coalesced 16-byte stores and to compute the
+//         tile's moments without re-reading out.
 // Warp:   its part of the tile's sums, in registers.
 // Limited by mma (3x3) or by memory (1x1 with few channels). Resources: tests/kernels/resources.txt
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 
 using namespace implicit_gemm;
 
-constexpr int stages = 4;   // of copies in flight, one of which is being multiplied
+constexpr int stages = 4;   // 3 being copied and one being multiplied
 constexpr int step_k = 32;  // of gemm_k in a stage, all of one tap
 
 // ---- Shared memory ------------------------------------------------------------------------------
@@ -56,8 +56,8 @@ __device__ Tile tile_of_block(const Product& p) {
 }
 
 // ---- Load ---------------------------------------------------------------------------------------
-// Copies one stage after another: gemm_k in steps of 32, for each of them all taps. Offsets are in
-// chunks of 16 bytes.
+// Copies one stage after another: all taps of 32 channels of gemm_k, then of the next 32. Offsets
+// are in chunks of 16 bytes.
 template <int m, int n, bool input_gradient>
 struct Loader {
   static constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
@@ -77,7 +77,7 @@ struct Loader {
       : image(p, t, 0), weight(static_cast<const uint4*>(p.weight)) {
     const Geometry& g = p.geometry;
     const Axis& x = t.phase.x;
-    // (WeightRows::chunk(), unsigned: it saves two registers.)
+    // chunk is WeightRows::chunk() in unsigned arithmetic, which saves two registers.
     const int row = WeightRows::row(), chunk = threadIdx.x % weight_chunks;
     if (input_gradient) {
       const int filter = g.R * g.S * (p.gemm_n / 8);
@@ -128,8 +128,8 @@ template <bool input_gradient, class T, int m, int n>
 __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
   constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
   const int lane = threadIdx.x % warp_size;
-  // This lane's rows of the first 8x8 matrices. The weight's are ordered so that the two of one mma
-  // arrive in neighbouring registers.
+  // Byte offsets of this lane's rows of the first 8x8 matrices. The weight's are ordered so that
+  // the two of one mma are in neighbouring registers.
   const int image = swizzled_byte<chunks>(sums.row() + lane % 16, lane / 16);
   const int weight =
       input_gradient
@@ -148,7 +148,7 @@ __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
       });
 }
 
-// The sums of a part of gemm_k, [fragment][thread].
+// save() stores and add() adds the sums of a part of gemm_k, [fragment][thread] in memory.
 template <class Sums>
 __device__ void save(const Sums& sums, float4* to) {
 #pragma unroll
@@ -172,8 +172,8 @@ __device__ void add(Sums& sums, const float4* from) {
 }
 
 // ---- The kernels --------------------------------------------------------------------------------
-// As many blocks as registers allow: on Turing, adding up the parts of a split tile takes a few
-// more.
+// As many blocks per SM as registers allow: on Turing, adding up the parts of a split tile takes a
+// few more registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int small_tiles_per_sm = 4;
 #else
@@ -184,7 +184,7 @@ constexpr int blocks_per_sm = m* n >= 128 * 128  ? 2
                               : m* n >= 128 * 64 ? 3
                                                  : small_tiles_per_sm;
 
-// A tile with no taps that accumulates in place is done, except for batch norm's sums.
+// A tile without taps has no work if `add` is out itself, unless batch norm's sums are wanted.
 __device__ inline bool has_work(const Product& p, int steps) {
   return steps > 0 || p.add != p.out || p.parts.partial;
 }
@@ -212,8 +212,8 @@ __device__ inline float4* sums_of_tile(const Product& p, int part) {
   return p.sums + tile * (split_m * split_n / 4);
 }
 
-// In the block of a tile that finishes last, adds the sums of gemm_k's parts in order and returns
-// true; returns false in the others.
+// Saves the block's sums. The last block of a tile to finish then adds the sums of gemm_k's parts
+// in order and returns true; the others return false.
 template <class Sums>
 __device__ bool add_parts(const Product& p, Sums& sums) {
   save(sums, sums_of_tile(p, blockIdx.z));
@@ -286,8 +286,8 @@ __global__ void __launch_bounds__(threads, groups_blocks) conv_groups_tile(Produ
 // ---- Tile choice --------------------------------------------------------------------------------
 struct TileSize {
   int m, n;
-  double clocks;  // per element of the tile, relative to the best size: smaller tiles read more of
-                  // shared memory for each product
+  double clocks;  // per element of the tile, relative to the best size: smaller tiles read more
+                  // shared memory per product
 };
 constexpr TileSize tile_sizes[] = {
     {128, 128, 1}, {256, 64, 1.1}, {128, 64, 1.35}, {split_m, split_n, 1.8}};
@@ -329,9 +329,9 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
     const double clocks = double(ceil_div(tiles, sms)) * size.m * size.n * size.clocks;
     if (!best.tiles || clocks < min_clocks) best = {size, 1, tiles}, min_clocks = clocks;
   }
-  // If more than half of the chip would be idle, splitting gemm_k gives each SM two tiles, if
-  // they are long enough to be worth adding up.
-  int taps = 0;  // of the phase that has most
+  // If half of the SMs or more would be idle, gemm_k is split so that each SM gets up to two parts
+  // of tiles; parts have at least 8 steps, since shorter ones aren't worth adding up.
+  int taps = 0;  // of the phase with the most taps
   for (int phase = 0; phase < phases; ++phase)
     taps = std::max(taps, Phase::of_block<input_gradient>(g, phase, phases).taps());
   const int steps = taps * ceil_div(gemm_k, step_k);
@@ -340,8 +340,8 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
   return best;
 }
 
-// The workspace: two numbers for each column of the tiles along the pixels, then the sums of
-// gemm_k's parts.
+// The workspace: two statistics per tile of pixels and per column, then the sums of gemm_k's
+// parts.
 template <bool input_gradient>
 int pixel_tiles(const Choice& choice, const ConvShape& s) {
   const Geometry g = input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);
@@ -359,8 +359,8 @@ size_t sums_bytes(const Choice& choice) {
 }
 
 // ---- The operations -----------------------------------------------------------------------------
-// The arguments that a direction, its shape and tiles determine. sums: memory for the sums of
-// gemm_k's parts, if several. Their counters are the last ones, since row_parts() takes the first.
+// The arguments that depend only on direction, shape and tiles. sums: memory for gemm_k's parts, if
+// several. Their counters are the device's last ones, since row_parts() uses the first.
 template <bool input_gradient>
 Product product(const DeviceProps& props, const ConvShape& s, const Choice& choice, void* sums) {
   const int gemm_n = input_gradient ? s.C : s.K, n_tiles = ceil_div(gemm_n, choice.size.n);

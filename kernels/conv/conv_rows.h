@@ -1,8 +1,8 @@
-// A convolution's result, or its input gradient, as products over rows: for all pixels that the
-// same taps reach (conv_axis.h),
+// A convolution's out, or its input gradient, as products over rows: for each class of pixels that
+// have the same taps in bounds (conv_axis.h),
 //   result[pixel, :] = (add[pixel, :] +) sum over taps of  source[pixel of the tap, :] weight[tap]
-// Padding is never multiplied, and the source is not copied. Threads take units of up to unit_rows
-// pixels by some columns; a unit's moments are computed while it is in the caches.
+// Padding is never multiplied, and the source is not copied. A thread computes units of up to
+// unit_rows pixels by some columns, and a unit's moments while it is in the caches.
 #pragma once
 #include <cstdint>
 
@@ -15,7 +15,7 @@ namespace bv::BAREVISION_ISA {
 struct ConvRows {
   int N, H, W, C;                 // result [N, H, W, C]
   int source_H, source_W, depth;  // source [N, source_H, source_W, depth]
-  int taps, S;                    // of the filter: R * S, in rows of S
+  int taps, S;                    // the filter's R * S taps, S per row
   Axes y, x;
 
   bool fits() const { return y.fits() && x.fits(); }
@@ -39,7 +39,7 @@ struct ConvRows {
   }
 };
 
-// Units of neighbouring pixels of one class, and of a range of panels if units are few.
+// Units of neighbouring pixels of one class; too few units are also split by ranges of panels.
 struct ConvUnits {
   static constexpr int unit_rows = 44 * row_block, min_items = 32;
   const ConvRows& conv;
@@ -74,7 +74,7 @@ struct ConvUnits {
   size_t partial_count() const { return 2 * size_t(count) * size_t(conv.C); }
 };
 
-// The runs of a class of pixels, chunk by chunk.
+// Iterates over the runs of a class of pixels, chunk by chunk.
 class ConvChunks {
  public:
   ConvChunks(const ConvRows& conv, const Axis& y, const Axis& x)
@@ -104,7 +104,7 @@ class ConvChunks {
 
   const ConvRows& conv_;
   const Axis &y_, &x_;
-  bool joined_;  // neighbouring taps meet neighbouring pixels, so a row of taps is one run
+  bool joined_;  // neighbouring taps read neighbouring pixels, so a row of taps is one run
   Parts pieces_{1, 1};
   int runs_, run_ = 0, piece_ = 0;
 };
@@ -166,7 +166,7 @@ static inline void conv_rows(const ConvRows& conv, const ConvUnits& units,
     conv_unit(conv, units, tensors, item / units.splits, item % units.splits);
 }
 
-// f(the tap's part of a packed panel, the panel's first column, width, used, tap), in parallel
+// Calls f(a used tap's part of a packed panel, first column, width, used, tap) in parallel.
 template <class F>
 void for_each_panel(float* packed, const ConvRows& conv, F f) {
   const Panels panels = conv.panels();

@@ -1,12 +1,12 @@
 // Convolution on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, one group,
 // with C and K multiples of 8, since TMA's rows begin at multiples of 16 bytes:
-//   forward  out[pixels, K]     = image of inp [pixels, taps C]  filter[K, taps C]^T
-//            moments of out as it is rounded
-//   input    dinp[pixels, C]    = add + image of dout [pixels, taps K]  filter[taps K, C]
+//   forward  out[pixels, K]     = im2col of inp [pixels, taps C]  filter[K, taps C]^T
+//            moments of out's rounded values
+//   input    dinp[pixels, C]    = add + im2col of dout [pixels, taps K]  filter[taps K, C]
 //            and batch norm's backward sums; stride 1, or 2 in its four phases (conv_geometry.cuh)
-//   weight   dweight[K, taps C] (+)= dout[pixels, K]^T  image of inp [pixels, taps C]
+//   weight   dweight[K, taps C] (+)= dout[pixels, K]^T  im2col of inp [pixels, taps C]
 //            C a multiple of 64
-// The image's matrix is never written out: TMA's im2col reads it tap by tap (conv_sm90.cuh).
+// The im2col matrix is never written out: TMA reads it tap by tap (conv_sm90.cuh).
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -24,7 +24,7 @@ using namespace sm90;
 constexpr int tile_pixels = 128;
 
 // ---- What fits ----------------------------------------------------------------------------------
-// TMA's limits: coordinates in 32 bits, element strides of 8, corners of a byte.
+// TMA's limits: 32-bit coordinates, element strides of at most 8, box corners that fit a byte.
 bool fits(DType dtype, const ConvShape& s) {
   constexpr double most = double(int64_t{1} << 31);
   return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 && s.stride <= 8 &&
@@ -43,8 +43,8 @@ Geometry geometry_of(const ConvShape& s, bool input_gradient) {
   return input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);
 }
 
-// How an image is seen from out's pixels: its taps are those of each phase in turn, the phases of
-// most taps first. From a pixel's place, they read rows from first_y to last_y and so on.
+// The taps by which out's pixels read an image, phase by phase, those with the most taps first.
+// Relative to a pixel's position, taps read rows first_y to last_y and columns first_x to last_x.
 struct View {
   int step;
   int first_y = 0, last_y = 0, first_x = 0, last_x = 0;
@@ -78,7 +78,7 @@ View view_of(const ConvShape& s, const Geometry& g) {
                                                 j * x.filter_step)};
   return v;
 }
-// With the taps that are on padding for every pixel.
+// Includes taps that fall on padding for every pixel.
 View view_of_all_taps(const ConvShape& s) {
   View v{.step = s.stride,
          .first_y = -s.padding,
@@ -91,7 +91,7 @@ View view_of_all_taps(const ConvShape& s) {
   return v;
 }
 
-// `image` as it is seen; copies take `pixels` of them.
+// `image`, read through the View; a copy moves `pixels` pixels.
 Pixels pixels_of(DType dtype, const void* image, const ImageSize& size, const Geometry& g,
                  const View& v, unsigned pixels) {
   const auto [N, H, W, channels] = size;
@@ -147,8 +147,8 @@ CUtensorMap filter_map(DType dtype, const void* filter, const ConvShape& s, unsi
       "a filter");
 }
 
-// ---- forward, input's gradient ------------------------------------------------------------------
-// How out's pixels, [M, N], are computed from an image; forward or the input's gradient.
+// ---- forward, input gradient --------------------------------------------------------------------
+// How out [M, N], M pixels, is computed from an image, forward or in the input gradient.
 struct ConvProduct {
   Geometry geometry;
   View view;
@@ -212,7 +212,7 @@ CUtensorMap out_map(const ConvProduct& p, DType dtype, const void* out) {
   return matrix_map(dtype, out, p.M, p.N, tile_pixels);
 }
 
-// dinp = add + ..., with the sums if op has them.
+// dinp = add + ..., and batch norm's sums if with_sums isn't null.
 template <class T>
 void run_input_gradient(const ConvBackwardInput& op, const ConvBackwardInputSums* with_sums,
                         const ColumnSums& beside, const DeviceProps& props, cudaStream_t stream) {
@@ -264,10 +264,10 @@ bool takes_input_gradient(DType dtype, const ConvShape& s) {
          s.R > s.padding && s.S > s.padding;
 }
 
-// Padding may be all that any pixel reads.
+// Whether any tap is inside the image; all pixels may read only padding.
 bool has_taps(const ConvShape& s) { return view_of<false>(s, geometry_of(s, false)).count > 0; }
 
-// ---- weight's gradient --------------------------------------------------------------------------
+// ---- weight gradient ----------------------------------------------------------------------------
 Plan plan_weight(const ConvShape& s, const DeviceProps& props) {
   using enum Consumers;
   return best_plan_in_parts(

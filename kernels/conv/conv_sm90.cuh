@@ -1,13 +1,13 @@
-// Operands of Hopper's matrix product (kernels/gemm/sm90_product.cuh) that are images and filters
-// of a convolution. A step of k is 64 channels of a tap, or for the weight's gradient 64 pixels.
-// TMA's im2col copies pixels in the order of out's, moved by the tap, and zeros outside the image.
+// Images and filters of a convolution as operands of kernels/gemm/sm90_product.cuh. A step of k is
+// 64 channels of a tap, or 64 pixels in the weight gradient. TMA in im2col mode copies pixels in
+// the order of out's pixels, shifted by the tap; those outside the image become zeros.
 #pragma once
 #include "kernels/gemm/conv_geometry.cuh"
 #include "kernels/gemm/sm90_product.cuh"
 
 namespace bv::BAREVISION_GPU::sm90 {
 
-// The taps of a filter with which out's pixels are computed, in their order.
+// The taps of a filter with which out's pixels are computed, in order.
 struct Taps {
   static constexpr int max_count = 64;
   struct Tap {
@@ -18,28 +18,28 @@ struct Taps {
     Tap tap;
     int channel;
   };
-  int last;    // tap
+  int last;    // the last tap's index
   int blocks;  // of 64 channels
   Divisor by_blocks;
   Tap taps[max_count];
 
-  // Steps past the last tap's have channels past its last, zeros: those of phases without taps.
+  // A phase without taps has a step past the last tap, which reads zeros: channels past the last.
   __device__ Step of_step(int step) const {
     const int tap = min(by_blocks.divide(step), last);
     return {taps[tap], (step - tap * blocks) * depth};
   }
 };
 
-// An image [N, H, W, channels]; out's pixel (y, x) and a tap read its pixel
+// An image [N, H, W, channels]. For out's pixel (y, x), a tap reads the image's pixel
 // (y stride + first_y + i, x stride + first_x + j).
 struct Pixels {
-  CUtensorMap map;  // im2col; or tiled, of the matrix [pixels, channels], if they are out's pixels
-  bool is_matrix;
-  int Y, X;  // of out
+  CUtensorMap map;  // im2col; tiled, of the matrix [pixels, channels], if is_matrix
+  bool is_matrix;   // out's pixels read the same pixels of the image
+  int Y, X;         // of out
   int stride, first_y, first_x;
   Divisor by_image, by_row;  // Y * X, X
 
-  // 64 channels of as many pixels as the map's boxes have.
+  // Copies 64 channels of as many pixels as the map's boxes hold.
   __device__ void copy(char* to, int pixel, const Taps::Step& step, uint64_t* full) const {
     if (is_matrix) return cp_async_bulk_tensor(to, map, full, {step.channel, pixel});
     const int image = by_image.divide(pixel), rest = pixel - image * (Y * X);
@@ -84,7 +84,7 @@ struct Filter : KMajor {
     cp_async_bulk_tensor(to, map, full, {channel, tap.number, row});
   }
 };
-// The same along its rows: C; k: the taps' K.
+// The same filter, contiguous along its rows. Rows: C; k: the taps' K.
 struct FilterAlongRows : RowMajor {
   CUtensorMap map;  // in boxes of [64, 1, 64]
   Taps taps;

@@ -1,5 +1,5 @@
-// Ends of Hopper's convolutions (kernels/gemm/sm90_epilogue.cuh): batch norm's statistics are taken
-// from the tile while it is rounded and stored.
+// Epilogues of Hopper's convolutions (kernels/gemm/sm90_epilogue.cuh): they round and store the
+// tile and compute batch norm's statistics from it.
 #pragma once
 #include "kernels/cuda/moments.cuh"
 #include "kernels/cuda/norm_sums.cuh"
@@ -8,14 +8,14 @@
 namespace bv::BAREVISION_GPU::sm90 {
 
 // ---- out = sums, and their moments ------------------------------------------------------------
-// The moments are the rounded values': sums of x - shift and of its square, with the first tile's
-// mean for a shift, so that nothing cancels.
+// The moments are those of the rounded values: sums of x - shift and of its square, where shift is
+// the mean of the first tile, so that nothing cancels.
 template <class T>
 struct StoreWithMoments {
   static constexpr bool sums_of_a = false, same_columns = true, phases = false;
   static constexpr int widest = widest_columns;
   CUtensorMap out;       // [M, N] T in boxes of [tile_m, 64]
-  MergeMoments moments;  // moments is null: not wanted
+  MergeMoments moments;  // moments.moments null: not wanted
   AcrossBlocks blocks;
 
   template <int tile_n>
@@ -29,7 +29,7 @@ struct StoreWithMoments {
     float of_warp[2][warpgroup / warp_size][widest];
     float shift[widest];
     int rows;
-    bool is_last;  // the first consumer's
+    bool is_last;  // only the first consumer's is used
     __device__ void prepare() {}
   };
 
@@ -44,7 +44,7 @@ struct StoreWithMoments {
     for (int p = 0; p < pieces; ++p) {
       Piece<tile_m>& piece = s.piece[(turn * pieces + p) % 2];
       if (first_of_consumer())
-        cp_async_bulk_wait_group_read<1>();  // the piece before the last has left
+        cp_async_bulk_wait_group_read<1>();  // TMA has read the piece before the last
       wait_for_consumer(consumer);
       const float* const shift = s.shift + p * piece_columns;
       for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* to) {
@@ -98,7 +98,7 @@ struct StoreWithMoments {
   template <int tile_m, int tile_n>
   __device__ static void choose_shift(const Sums<tile_m, tile_n>& sums, int rows,
                                       Carried<tile_n>& carried, Shared<tile_m>& s, int consumer) {
-    auto& of_rows = carried.sums;  // zeros, as they are to be afterwards
+    auto& of_rows = carried.sums;  // zeros now, and again at the end
 #pragma unroll
     for (int i = 0; i < tile_n / 2; i += 2)
 #pragma unroll
@@ -118,14 +118,14 @@ struct StoreWithMoments {
 };
 
 // ---- Rows of dinp -----------------------------------------------------------------------------
-// The rows of a tile, and the pieces of out, add and inp that lie in them. A consumer's part of
-// shared memory, Shared<tile_m>, starts with prepare().
-//   begin()    once for a tile
-//   bring()    until the piece of out may be written, with add's in its place, and inp's is there
+// These types map a tile's rows to the tensors' rows and move pieces of out, add and inp. prepare()
+// initialises a consumer's part of shared memory, Shared<tile_m>.
+//   begin()    is called once per tile
+//   bring()    waits until the piece of out may be overwritten and loads add's into it, and inp's
 //   leave()    stores the piece of out
-//   row()      of the tensor that the tile's i-th is; -1: none
+//   row()      returns the tensors' row for the tile's i-th; -1: none
 
-// All rows, in their order: by TMA.
+// All rows, in order; TMA moves them.
 template <class T>
 struct ConsecutiveRows {
   static constexpr bool phases = false;
@@ -166,7 +166,7 @@ struct ConsecutiveRows {
   }
 };
 
-// Every stride-th row and column of the images, by phase: by the threads.
+// Every stride-th row and column of the images, as the phase requires; threads move them.
 template <class T>
 struct PhaseRows {
   static constexpr bool phases = true;
@@ -186,7 +186,7 @@ struct PhaseRows {
   __device__ void begin(Shared<tile_m>& s, const Item& t, int consumer) const {
     static_assert(tile_m == warpgroup);
     const int i = threadIdx.x % warpgroup;
-    wait_for_consumer(consumer);  // all have done with the tile before
+    wait_for_consumer(consumer);  // all threads are done with the previous tile
     s.row[i] = out_row<true>(geometry, phase[t.part], t.m + i);
     wait_for_consumer(consumer);
   }
@@ -218,7 +218,7 @@ struct PhaseRows {
   __device__ static uint4 load(const T* from, int64_t at) {
     return at < 0 ? uint4{} : *reinterpret_cast<const uint4*>(from + at);
   }
-  // Calls f(place in the piece, element of the tensor or -1) for 16 bytes each.
+  // Calls f(place in the piece, element of the tensor or -1) for every 16 bytes of the piece.
   template <int tile_m, class F>
   __device__ void each(const Shared<tile_m>& s, int column, F f) const {
     const int chunk = threadIdx.x % 8;
@@ -230,8 +230,8 @@ struct PhaseRows {
 };
 
 // ---- out = sums + add, and batch norm's backward sums -------------------------------------------
-// With the batch norm that computed the convolution's inp (BatchNormBackwardSums), whose own inp is
-// read beside: out is its dout, or with relu_mask its g.
+// The batch norm that computed the convolution's inp (BatchNormBackwardSums). Its own inp is read,
+// too. out is its dout, or with relu_mask its g.
 struct NormOfInput {
   const uint64_t* relu_mask;  // bits of y > 0 [ceil(N / 64), rows]; null: y is recomputed
   int rows;
@@ -244,7 +244,7 @@ struct StoreInputGradient {
   static constexpr bool sums_of_a = false, same_columns = true, phases = Rows::phases;
   static constexpr int widest = widest_columns;
   Rows rows;
-  bool adds, has_norm;  // else rows' add, and inp, norm, sums and blocks, are not used
+  bool adds, has_norm;  // whether rows.add is used; whether rows.inp, norm and sums are
   NormOfInput norm;
   NormSums sums;
   AcrossBlocks blocks;
@@ -259,7 +259,7 @@ struct StoreInputGradient {
     float of_warp[2][warpgroup / warp_size][widest];
     float mean[widest], scale[widest], bias[widest];
     typename Rows::template Shared<tile_m> rows;
-    bool is_last;  // the first consumer's
+    bool is_last;  // only the first consumer's is used
     __device__ void prepare() { rows.prepare(); }
   };
 
@@ -324,7 +324,7 @@ struct StoreInputGradient {
   }
 
  private:
-  // The columns' constants.
+  // Loads the columns' constants.
   template <int tile_n, int tile_m>
   __device__ void load_norm(int first, Shared<tile_m>& s) const {
     const int c = threadIdx.x % warpgroup, column = first + c;
@@ -334,13 +334,13 @@ struct StoreInputGradient {
     s.bias[c] = norm.bias[column];
   }
 
-  // relu_mask's bits of 16 columns of a row; rows that are none add zeros.
+  // relu_mask's bits for 16 columns of a row. A row of -1 has sums of 0, so any bits will do.
   __device__ uint32_t mask_of(int row, int column) const {
     const size_t byte = relu_mask_byte(norm.rows, max(row, 0), column);
     return reinterpret_cast<const uint16_t*>(norm.relu_mask)[byte / 2];
   }
 
-  // `pairs`: d, the rounded sums; with relu_mask they become g.
+  // pairs: d, the rounded sums; with relu_mask, g replaces them.
   template <int tile_n, int tile_m>
   __device__ void add_up(uint32_t (&pairs)[4], const uint32_t (&of_inp)[4], const uint32_t (&on)[2],
                          int j, int p, const Shared<tile_m>& s, Carried<tile_n>& carried) const {

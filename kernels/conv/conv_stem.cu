@@ -2,22 +2,22 @@
 // group, K a multiple of 8, filters up to 7 x 7). A first layer needs no input gradient.
 //   forward   out[n, p, q, k] = sum over r, s, c of
 //                 inp[n, p stride - padding + r, q stride - padding + s, c] weight[k, r, s, c]   =
-//             moments = those of out as it is rounded
+//             moments of out's rounded values                                                   =
 //   weight    dweight[k, r, s, c] = or += (accumulate) sum over n, p, q of
 //                 dout[n, p, q, k] inp[...]
-// gemm_k is R * S * 3. 3 channels are not a 16-byte access, but a row of the filter is S * 3
-// neighbours in memory. So a block copies the image rows that a tile of up to 256 successive pixels
-// needs to shared memory, padding included, and reads mma's operands from there as pairs of
-// elements; the matrix [pixels, R * S * 3] is never written out. A filter's row is padded to an
-// even number of elements, of weight 0, so that no pair crosses rows; they are masked out of the
-// image, which may hold inf there. cp.async copies rows of a multiple of 16 bytes (W % 8 == 0) with
-// an even stride; others are copied element by element, for an odd stride also shifted by one, so
-// that every pair is aligned. Blocks walk over many tiles, as shape and GPU determine. Forward,
+// gemm_k is R * S * 3. 3 channels are too few for a 16-byte access, but a row of the filter covers
+// S * 3 neighbours in memory. So a block copies the image rows that a tile of up to 256 successive
+// pixels needs to shared memory, padding included, and reads mma's operands from there as pairs of
+// elements; the matrix [pixels, R * S * 3] is never written out. A filter's row is padded with 0 to
+// an even number of elements, so that no pair crosses rows; the image's elements there may be inf
+// and are masked out. cp.async copies rows of a multiple of 16 bytes (W % 8 == 0) if the stride is
+// even; other rows are copied element by element, with an odd stride twice, once shifted by one, so
+// that every pair is aligned. Shape and GPU determine how many tiles a block processes. Forward,
 // each of 4 warps computes 64 pixels x 64 channels with the weights in shared memory, and the next
-// tile's rows are in flight while the sums are stored; the last block merges the moments of all
-// blocks' pixels. Weight, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout is
-// loaded three steps ahead, and finish_column_sums adds up the blocks. Limited by memory, mma and
-// shared memory nearly alike. Registers: tests/kernels/resources.txt.
+// tile's rows are in flight while the sums are stored; the last block merges all blocks' moments.
+// In the weight gradient, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout is
+// loaded three steps ahead, and finish_column_sums adds up the blocks' sums. Limited by memory, mma
+// and shared memory nearly alike. Registers: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/conv/conv.cuh"
@@ -35,8 +35,8 @@ constexpr int rows_bytes = 32 * 1024;
 static_assert(max_filter * (max_filter * channels / 2 + 1) <= pairs);
 
 // ---- The image's rows in shared memory ----------------------------------------------------------
-// Stacked, all images have N * span rows, padding included; the pixel (n, p, q) reads rows from
-// n * span + p * stride on. Those of a tile are its slots.
+// The rows of all images, padding included, are numbered from 0 to N * span - 1; pixel (n, p, q)
+// reads rows from n * span + p * stride on. A tile's rows are stored in its slots.
 struct Image {
   const void* inp;  // [N, H, W, 3]
   int H, W, P, Q, R, S, stride, padding, pixels;
@@ -48,7 +48,7 @@ struct Image {
   int filter_pairs;  // per row of the filter
   int slot_words;    // pairs per slot
   int second_copy;   // words from the first copy to the shifted one; 0 without one
-  int tile_pixels;   // as many as their rows have room for; 0: too few
+  int tile_pixels;   // pixels per tile, as many as fit with their rows; 0: too few fit
 
   __device__ int first_row(int pixel) const {
     const int row = by_row.divide(pixel), n = by_image.divide(row);
@@ -76,7 +76,7 @@ __device__ inline uint32_t element_or_0(const uint16_t* row, int x, int row_elem
   return x >= 0 && x < row_elements ? row[x] : 0;
 }
 
-// Copies the rows of pixels [pixel, end). cp.async may still be in flight.
+// Copies the rows that pixels [pixel, end) read. cp.async may still be in flight.
 __device__ inline void load_rows(const Image& g, int pixel, int end, uint4* slots) {
   const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
   const int first = g.first_row(pixel), n_slots = g.first_row(end - 1) + g.R - first;
@@ -116,7 +116,7 @@ struct Forward {
   void* out;           // [pixels, K]
   const void* weight;  // [K, R, S, 3]
   int K, block_pixels;
-  MergeMoments moments;  // of the blocks' pixels; or null
+  MergeMoments moments;  // of each block's pixels; moments.moments null: not wanted
   RowParts parts;
 };
 using Merge = LastBlock<MergeMoments, threads, tile_k, 4>;
@@ -131,7 +131,7 @@ struct ForwardShared {
   };
   uint4 weight[tile_k * weight_chunks];  // [tile_k, gemm_k]
   uint4 out[warps][16 * tile_k / 8];     // 16 pixels per warp
-  uint2 pair[pairs];                     // of gemm_k: its offset; a mask without padding
+  uint2 pair[pairs];                     // of gemm_k: byte offset; mask that clears padding
   float mean[warps][tile_k], m2[warps][tile_k];
 };
 
@@ -158,7 +158,7 @@ __device__ inline void load_weight(const Forward& p, int k, ForwardShared& s) {
 }
 
 // A warp's 64 pixels x 64 channels as mma fragments: of each 16x8 sum [i][j] a lane holds pixels
-// i * 16 + lane/4 and lane/4 + 8, channels j * 8 + lane%4*2 and the next.
+// i * 16 + lane/4 and that + 8, channels j * 8 + lane%4*2 and the next.
 template <class T>
 struct ForwardTile {
   static constexpr int ms = warp_pixels / 16, ns = tile_k / 8;
@@ -201,8 +201,8 @@ struct ForwardTile {
     }
   }
 
-  // `count` of the warp's pixels, which begin at `pixel`, are in bounds. Rounds the sums in place
-  // to the values that are stored.
+  // Stores the warp's pixels from `pixel` on, of which `count` are in bounds. Rounds the sums in
+  // place to the stored values.
   __device__ void store(const Forward& p, int pixel, int count, int k, uint4* tile) {
     const int lane = threadIdx.x % warp_size;
     const bool in_bounds = k + lane % 8 * 8 < p.K;
@@ -341,8 +341,8 @@ __device__ inline void load_dout(const Weight& p, int k, int pixel, int end, uin
 }
 
 // A warp's 32 channels x 40 pairs of gemm_k: of each 16x8 sum [i][j] a lane holds channels
-// i * 16 + lane/4 and lane/4 + 8; of pairs j / 2 * 8 + lane%4*2 and the next, the first elements if
-// j is even, else the second.
+// i * 16 + lane/4 and that + 8; of pairs j / 2 * 8 + lane%4*2 and the next, it holds the first
+// elements if j is even, else the second.
 template <class T>
 struct WeightTile {
   static constexpr int warp_pairs = pairs / 2, ms = tile_k / 2 / 16, ns = warp_pairs / 4;
@@ -449,7 +449,7 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
 }
 
 // ---- Sizes --------------------------------------------------------------------------------------
-// The most rows that a tile needs: `stride` more per row of pixels, up to R more per image.
+// The most rows that a tile needs: R, stride per further row of pixels, R - stride per next image.
 int64_t max_slots(const ConvShape& s, int pixels) {
   const int64_t rows = std::min((pixels - 2) / s.Q() + 2, s.N * s.P());
   const int64_t images = std::min(ceil_div(rows - 1, int64_t{s.P()}), int64_t{s.N} - 1);
@@ -492,7 +492,7 @@ Image image(const ConvShape& s, const void* inp) {
           .tile_pixels = tile};
 }
 
-// How blocks share out the pixels: whole tiles, in one wave.
+// How pixels are divided among the blocks: in whole tiles, so that all blocks run in one wave.
 struct Parts {
   int pixels, blocks, columns;  // pixels per block
 };

@@ -1,11 +1,11 @@
-// The weight's gradient of a convolution in 16 bits on tensor cores (weight_gradient.cuh; one
-// group, or groups of 4, 8, 16 or 32 channels of each). dweight = or += by accumulate. With groups,
+// The weight gradient of a convolution in 16 bits on tensor cores (weight_gradient.cuh), with one
+// group, or C = K in groups of 4, 8, 16 or 32 channels. dweight = or += by accumulate. With groups,
 // c counts the channels of k's group.
 //
-// Block:  for a 3x3 with stride 1, all three taps of a row of the filter, for which it loads dout
-//         and inp once.
-// Warp:   with groups a tile has the same k and c, and the warps compute the blocks along its
-//         diagonal, of 16 or 32 channels, which hold whole groups.
+// Block:  for a 3x3 filter with stride 1 and padding 1, computes all three taps of a row of the
+//         filter and loads dout and inp once for them.
+// Warp:   with groups, a tile has the same channels along k and c, and the warps compute only the
+//         blocks of 16 or 32 channels along its diagonal, which hold whole groups.
 // Limited by L2. Resources: tests/kernels/resources.txt
 #include "kernels/conv/conv.cuh"
 #include "kernels/gemm/weight_gradient.cuh"
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(threads, m + n > 128 ? 2 : 4)
 // ---- Groups -------------------------------------------------------------------------------------
 constexpr int groups_tile = 64;
 
-// The tile's blocks of `width` channels along the diagonal, by warps: of 16 x 16 or of 32 x 16.
+// A warp's part of the tile's diagonal blocks: a block of 16 x 16, or half a block of 32 x 32.
 template <class T, int width>
 struct DiagonalSums : WarpTile<T, groups_tile, groups_tile, groups_tile / width, 4> {
   using Base = WarpTile<T, groups_tile, groups_tile, groups_tile / width, 4>;
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(threads, 4) conv_backward_weight_groups(Weight
 // ---- A row of three taps ------------------------------------------------------------------------
 // With a 3x3 filter, stride 1 and padding 1, out is as large as inp, so the pixels are consecutive
 // in inp, and each tap of a row reads the previous tap's pixels, shifted by one: a block loads them
-// once, with one more at either end, for three times the products. At the ends of an image's row,
-// where a shifted pixel would be in the next row, a tap reads zeros instead.
+// once, with one more at either end, and multiplies them for three taps. At the ends of an image's
+// row, where a shifted pixel would be in another row, a tap reads zeros instead.
 constexpr int row_taps = 3, row_tile = 64;
 using RowLoads = RowCopies<threads, row_tile / 8>;
 constexpr int row_pixels = step_pixels + 2;  // of inp
@@ -70,15 +70,15 @@ struct RowShared {
   alignas(128) uint4 zeros[row_tile / 8];
 };
 
-// m + by, where 0 <= m, by < n
+// (m + by) % n for 0 <= m, by < n
 __device__ inline int add_modulo(int m, int by, int n) { return m + by < n ? m + by : m + by - n; }
 
-// Copies inp's pixels from one step to the next.
+// Copies the pixels of inp that a step needs, step after step.
 struct RowLoader {
-  const uint4* inp;  // this thread's chunk of the pixel before the step's first
-  int pixel;         // the pixel before the step's first
-  int in_image;      // pixel less this thread's row, modulo an image
-  int first, last;   // where in an image the filter's row r meets inp: [first, last)
+  const uint4* inp;  // this thread's chunk of `pixel`, moved by the filter's row r
+  int pixel;         // this thread's first; a step's rows begin one pixel early
+  int in_image;      // pixel modulo an image
+  int first, last;   // pixels of an image whose row r of taps is in bounds: [first, last)
   int step_in_image;
   bool c_in_bounds;
 
@@ -115,9 +115,9 @@ using TapSums = WarpTile<T, row_tile, row_tile, warps_m, warps_n>;
 
 template <class T, class Sums>
 struct RowMultiplier {
-  int x, image_row;   // of this lane's pixel in its row of an image; the row's length
-  int dout;           // bytes from a stage's dout
-  int inp[row_taps];  // from its inp
+  int x, image_row;   // column of this lane's pixel; length of an image's row
+  int dout;           // byte offset in a stage's dout
+  int inp[row_taps];  // byte offsets in a stage's inp
 
   __device__ RowMultiplier(const WeightProduct& p, const Tile& t) : image_row(p.geometry.X) {
     const int lane = threadIdx.x % warp_size, row = lane % 16;
@@ -142,7 +142,7 @@ struct RowMultiplier {
 #pragma unroll
       for (int tap = 0; tap < row_taps; ++tap) {
         const bool outside = (tap == 0 && x == 0) || (tap == 2 && x == image_row - 1);
-        // Zeros of the same banks, so that they conflict with no other row.
+        // Zeros in the same banks, so that they conflict with no other row.
         const int zeros = static_cast<int>(offsetof(RowShared, zeros)) + inp[tap] % (row_tile * 2);
         const int at = outside ? zeros : inp_of_stage + inp[tap] + row;
 #pragma unroll
@@ -182,7 +182,7 @@ __device__ void row_of_taps(const WeightProduct& p, Tile t, Sums (&sums)[row_tap
   }
 }
 
-// Turing's copies go through registers.
+// On Turing, copies pass through registers, so fewer blocks fit.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int row_blocks = 2;
 #else

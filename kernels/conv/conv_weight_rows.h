@@ -1,9 +1,9 @@
 // A convolution's weight gradient as products over rows: for each tap
-//   dweight[k, tap, c] (+)= sum over the pixels that it reaches of
-//                               dout[pixel, k] inp[its pixel, c]
-// Pixels are processed in blocks of some hundreds, whose dout and inp stay in the caches for all
-// taps. A unit of work owns a range of k and one panel of columns of dweight and, if dweight is
-// small, a group of the images, with its own partial sums. Pixels are added in order.
+//   dweight[k, tap, c] (+)= sum over the pixels of out where the tap is in bounds of
+//                               dout[pixel, k] inp[the tap's pixel, c]
+// Pixels are processed in blocks of a few hundred, whose dout and inp stay in the caches for all
+// taps. A unit of work computes a range of k and one panel of columns of dweight. If dweight is
+// small, the images are divided into groups with their own partial sums. Pixels are added in order.
 #pragma once
 #include <cstdint>
 
@@ -19,14 +19,14 @@ struct WeightRows {
 
   int taps() const { return s.R * s.S; }
   size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(s.C); }
-  // Sizes of the blocks of pixels: n images, the lines of an image, and a line are cut into them.
+  // Blocks of pixels: n images are divided first, then the lines of an image, then a line.
   Parts images(int n) const { return parts(n, s.P() * s.Q()); }
   Parts lines() const { return parts(s.P(), s.Q()); }
   Parts pixels() const { return parts(s.Q(), 1); }
 
   Parts k_parts() const { return {s.K, max_k}; }
   Panels panels() const { return Panels(s.C); }
-  // Groups of images, each of several blocks.
+  // The number of groups of images, each with several blocks of pixels.
   int groups() const {
     const int per_group = k_parts().count * panels().count;
     const int wanted = (min_units + per_group - 1) / per_group;

@@ -28,7 +28,7 @@ struct CpuEvent {
 
 CpuEvent* event_of(Event event) { return reinterpret_cast<CpuEvent*>(event); }
 
-// The environment may request less than the CPU has; oneDNN is then limited, too.
+// Whether to use AVX-512. BAREVISION_ISA=avx2 disables it, in oneDNN as well.
 bool choose_avx512() {
   const char* asked = std::getenv("BAREVISION_ISA");
   const std::string isa = asked ? asked : "";
@@ -129,7 +129,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<Kernels> kernels_;
   PageAllocator pages_;
   std::vector<std::unique_ptr<CpuEvent>> events_;
-  std::deque<CpuStream> communication_;  // last: its work ends before what it uses is destroyed
+  std::deque<CpuStream> communication_;  // last, destroyed first: its work uses other members
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Mean and variance of each column of a matrix, without cancellation and always in the same order:
-// each block of rows has its mean and then its sum of squared differences from that (M2); these are
-// merged over blocks, and then over groups of rows (Chan et al. 1979). Threads share the groups.
+// for each block of rows, the mean and then the sum of squared differences from it (M2), merged
+// over blocks and then over groups of rows (Chan et al. 1979). Groups are divided among threads.
 #pragma once
 #include <cstddef>
 
@@ -66,8 +66,8 @@ void moments_of_rows(float* moments, ptrdiff_t stride, int64_t rows, int C, At a
   }
 }
 
-// moments [2, C] = mean and biased variance, from partial [groups, 2, C] = mean and M2 of each;
-// rows_of(group): the number of rows in the group.
+// moments [2, C] = mean and biased variance, from partial [groups, 2, C] = mean and M2 of each
+// group; rows_of(group): the number of rows in the group.
 template <class RowsOf>
 void merge_groups(float* moments, const float* partial, int groups, int C, RowsOf rows_of) {
   constexpr int strip = moments_vectors * simd::width;

@@ -32,14 +32,14 @@ struct Description {
   dnnl::memory::desc inp, weight, out, scratch;
 };
 
-// All that differs between oneDNN 2.x and 3.x.
+// The only function that differs between oneDNN 2.x and 3.x.
 Description describe(const dnnl::engine& engine, const Convolution& convolution) {
   const ConvShape& s = convolution.shape;
   const Type type = type_of(convolution);
   const dnnl::memory::desc inp({s.N, s.C, s.H, s.W}, type, Tag::nhwc),
       inp_or_dinp({s.N, s.C, s.H, s.W}, convolution.to_fp32 ? Type::f32 : type, Tag::nhwc);
   const dnnl::memory::desc out({s.N, s.K, s.P(), s.Q()}, type, Tag::nhwc);
-  // A gradient's forward pass has the type of the gradient's inputs.
+  // A gradient also needs the forward pass's description, which has the gradient's input type.
   const auto weight = weights(s, type, Tag::any, Tag::any),
              dweight = weights(s, weight_type_of(convolution), Tag::any, Tag::any);
   const dnnl::memory::dims stride{s.stride, s.stride}, padding{s.padding, s.padding};
@@ -77,7 +77,7 @@ Description describe(const dnnl::engine& engine, const Convolution& convolution)
 
 }  // namespace
 
-// A prepared convolution: the primitives and their arguments. Without reorder, oneDNN takes the
+// A prepared convolution: the primitives and their arguments. Without a reorder, oneDNN uses the
 // weights as they are.
 struct ConvOneDnn::Plan {
   dnnl::primitive convolution;

@@ -1,5 +1,5 @@
 // Convolutions by oneDNN (API 2.x and 3.x). Activations are NHWC, weights KRSC, as everywhere here;
-// oneDNN chooses its own order of the weights, so each run reorders them. Primitives are kept.
+// oneDNN chooses its own layout of the weights, so each run reorders them. Primitives are cached.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -19,17 +19,17 @@ struct Convolution {
   ConvShape shape;
   Result result;
   bool accumulate = false;    // dweight +=
-  DType dtype = DType::fp32;  // or bf16; dweight is fp32,
-  bool to_fp32 = false;       // and so is dinp here
+  DType dtype = DType::fp32;  // or bf16; dweight is always fp32
+  bool to_fp32 = false;       // dinp is fp32, whatever the dtype
 };
 
-// The three tensors of a convolution or their gradients. Convolution::result says which is written;
-// the other two are read.
+// The three tensors of a convolution or their gradients. Convolution::result is the one that is
+// written; the other two are read.
 struct ConvTensors {
   void* inp;        // [N, H, W, C]
   void* weight;     // [K, R, S, C / groups]
   void* out;        // [N, P, Q, K]
-  void* workspace;  // [workspace_bytes], at a multiple of 64 bytes
+  void* workspace;  // [workspace_bytes], aligned to 64 bytes
 };
 
 class ConvOneDnn {

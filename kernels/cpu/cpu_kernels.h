@@ -1,8 +1,8 @@
 // The CPU's table of operations. Every operation's NAME.cpp is compiled twice, with
-// -DBAREVISION_ISA=avx2 (x86-64-v3) and -DBAREVISION_ISA=avx512 (x86-64-v4), into a namespace each;
-// which of the two runs is chosen at run time.
-// The linker keeps one copy of every inline function outside these namespaces, and must not find
-// one with AVX-512 code in it: the kernel files therefore use no std:: containers, strings or
+// -DBAREVISION_ISA=avx2 (x86-64-v3) and -DBAREVISION_ISA=avx512 (x86-64-v4), each time into its own
+// namespace; one of the two is chosen at run time.
+// The linker keeps one copy of every inline function outside these namespaces, and this copy must
+// not contain AVX-512 code: the kernel files therefore use no std:: containers, strings or
 // algorithms that may stay un-inlined (tests/kernels/check_avx512_symbols checks). Code that needs
 // them, such as oneDNN's primitives, lives in kernels/cpu/*.cpp, compiled once for x86-64-v3.
 #pragma once
@@ -18,7 +18,7 @@
 namespace bv {
 class ConvOneDnn;
 class MatmulOneDnn;
-// kernels/cpu/stream.h, without what it includes
+// From kernels/cpu/stream.h, without its includes.
 void run_copy_on(Stream stream, const void* operation, size_t bytes, void* self,
                  void (*call)(void* self, const void* operation));
 }  // namespace bv
@@ -50,7 +50,7 @@ class CpuKernels final : public KernelRows<CpuKernels> {
   template <class Op>
   void dispatch(const Op& op, Stream stream) {
     if constexpr (requires { op.dtype; } && !every_device_has_its_dtypes<Op>)
-      if (op.dtype == DType::fp16) {  // AVX-512 has bf16 alone
+      if (op.dtype == DType::fp16) {  // the CPU computes in fp32 and bf16
         Validation refusal({.only_fp32 = true});
         op.describe(refusal);
       }
@@ -61,7 +61,7 @@ class CpuKernels final : public KernelRows<CpuKernels> {
   }
 
  private:
-  // f(T{}) with the type of the elements; for operations that convert them, also fp16.
+  // Calls f(T{}) with the element type; for operations that convert elements, fp16 is allowed, too.
   template <class F>
   void with_any_type(DType dtype, F f) const {
     if (dtype == DType::fp16) return f(simd::fp16{});
@@ -75,7 +75,7 @@ class CpuKernels final : public KernelRows<CpuKernels> {
     f(simd::bf16{});
   }
 
-  bool has_bf16_;  // whether the CPU has it
+  bool has_bf16_;  // whether to use the CPU's bf16 instructions
   std::unique_ptr<MatmulOneDnn> matmul_;
   std::unique_ptr<ConvOneDnn> conv_;
 };

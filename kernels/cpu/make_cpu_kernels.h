@@ -1,5 +1,5 @@
-// The two builds of the CPU's kernels. avx512's may only be created if has_avx512(), and only they
-// use has_bf16: without it they compute in bf16 more slowly.
+// The two builds of the CPU's kernels. The avx512 kernels may only be created if has_avx512(). Only
+// they use has_bf16: without it, they compute in bf16 more slowly.
 #pragma once
 #include <memory>
 

@@ -8,8 +8,8 @@ namespace bv {
 
 struct OneDnnEngine;
 
-// c = a b (+ bias), or c += a b. All matrices are row-major, and b in fp32 is not transposed, which
-// is fast in every version of oneDNN.
+// c = a b (+ bias), or c += a b. All matrices are row-major. In fp32, b must not be transposed:
+// this is the case that is fast in every version of oneDNN.
 struct Product {
   int M, N, K;        // c [M, N], a [M, K], b [K, N], bias [N]
   bool a_transposed;  // a is stored as [K, M]
@@ -28,7 +28,7 @@ class MatmulOneDnn {
   ~MatmulOneDnn();
 
   size_t scratch_bytes(const Product&);
-  // scratch [scratch_bytes], at a multiple of 64 bytes; bias null without has_bias.
+  // scratch [scratch_bytes], aligned to 64 bytes; bias: null without has_bias.
   void run(const Product&, void* c, void* scratch, const void* a, const void* b, const void* bias);
 
  private:

@@ -1,4 +1,4 @@
-// Shared by the products and the convolutions by oneDNN.
+// Shared by oneDNN's matrix products and convolutions.
 #pragma once
 #include <cstddef>
 #include <dnnl.hpp>
@@ -20,7 +20,7 @@ struct OneDnnEngine {
   dnnl::memory memory(const dnnl::memory::desc& shape) const {
     return {shape, engine, DNNL_MEMORY_NONE};
   }
-  // Uses the C call: the C++ one would build a hash map in each run.
+  // Calls the C function: the C++ one would build a hash map in each run.
   template <size_t size>
   void run(const dnnl::primitive& primitive, const dnnl_exec_arg_t (&arguments)[size],
            const char* what, int count = size) {
@@ -41,7 +41,7 @@ inline dnnl::primitive_attr onednn_attributes(bool accumulate) {
   return attributes;
 }
 
-// Copies a tensor to another memory order. By default there is nothing to reorder.
+// Copies a tensor to another memory layout. A default-constructed one reorders nothing.
 class OneDnnReorder {
  public:
   OneDnnReorder() = default;

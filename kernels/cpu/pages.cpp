@@ -37,7 +37,7 @@ PageAllocator::~PageAllocator() {
 
 void* PageAllocator::allocate(size_t bytes) {
   const bool large = bytes >= huge_page;
-  if (bytes > SIZE_MAX / 2) throw std::runtime_error("no machine has that much memory");
+  if (bytes > SIZE_MAX / 2) throw std::runtime_error("too large to allocate");
   const size_t whole = round_up(bytes ? bytes : 1, large ? huge_page : page);
   void* address = map_aligned(whole, large ? huge_page : page);
   if (large) madvise(address, whole, MADV_HUGEPAGE);  // if it fails, only speed is lost

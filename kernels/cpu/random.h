@@ -1,5 +1,5 @@
-// Philox (kernels/philox.h) in vectors: the words of 4 * width neighbouring decisions at once; and
-// the dropout that they decide.
+// Philox (kernels/philox.h) in vectors, for the words of 4 * width neighbouring decisions at once,
+// and dropout by these decisions.
 #pragma once
 #include "kernels/cpu/simd.h"
 #include "kernels/kernels.h"
@@ -12,7 +12,7 @@ static inline void philox_words(uint64_t key, uint32_t counter, uint32_t c1, uin
                                 uint32_t c3, simd::vu out[4]) {
   using simd::vq;
   constexpr uint64_t quads = simd::width / 4;
-  vq first;  // of the counters in out[0] and out[1], in the order that the end unpacks
+  vq first;  // the counters of out[0] and out[1], in the order that the unpacking below needs
   for (int lane = 0; lane < simd::width / 2; ++lane) first[lane] = lane % 2 * quads + lane / 2;
   for (int half = 0; half < 2; ++half) {
     // One counter in each 64-bit lane; the upper half of a lane is garbage.
@@ -46,7 +46,7 @@ struct ImageDropout {
   uint32_t layer;
   float drop;
 
-  // Elements first .. first + n of the image. out may be inp.
+  // Elements first .. first + n - 1 of the image. out may be inp.
   template <class T>
   void run(T* out, const T* inp, uint32_t first, int n) const {
     const float factor = 1.0f / (1.0f - drop);
@@ -58,14 +58,14 @@ struct ImageDropout {
       });
     };
     int done = 0;
-    if (const int used = static_cast<int>(first % 4); used > 0) {  // the rest of a draw
+    if (const int used = static_cast<int>(first % 4); used > 0) {  // the rest of a group of four
       const Philox4 words = philox(params.seed, first / 4, position, params.epoch, layer);
       simd::vf draws{};
       for (int k = used; k < 4; ++k) draws[k - used] = bv::uniform(words.at[k]);
       done = n < 4 - used ? n : 4 - used;
       choose(0, done, &draws);
     }
-    constexpr int drawn = 4 * simd::width;  // decisions by one vector of counters
+    constexpr int drawn = 4 * simd::width;  // decisions per call of philox_words
     for (; done < n; done += drawn) {
       simd::vu words[4];
       philox_words(params.seed, (first + static_cast<uint32_t>(done)) / 4, position, params.epoch,

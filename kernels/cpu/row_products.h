@@ -1,9 +1,9 @@
-// Products of matrices whose rows may lie anywhere in memory: a convolution, for the pixels that
-// the same taps of the filter reach.
+// Products of matrices whose rows may lie anywhere in memory, for convolutions: the rows are pixels
+// that the same filter taps reach.
 //   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
 // A block of c stays in registers throughout the runs of a chunk (sizes: small_product.h). b is
 // packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the
-// second-level cache for all blocks of rows, and is so long that loading and storing c costs
+// second-level cache for all blocks of rows, and is long enough for loads and stores of c to cost
 // little.
 #pragma once
 #include <cstddef>
@@ -84,8 +84,8 @@ static inline void multiply_rows(Rows at, int count, const Panels& panels, int p
   }
 }
 
-// c[i, :] += sum over p of a[p][i0 + i] b[p][j0 ... + vectors * width]: the weight gradient, for
-// which both factors are given by rows
+// c[i, :] += sum over p of a[p][i0 + i] b[p][j0 ... + vectors * width]: the weight gradient, whose
+// operands are both given as pointers to rows
 struct Pixels {
   const float* const* a;
   const float* const* b;

@@ -1,5 +1,5 @@
-// Vectors of floats for the CPU kernels: the one header with vector intrinsics. It is compiled once
-// per instruction set, into a namespace each (kernels/cpu/cpu_kernels.h says why).
+// Vectors of floats for the CPU kernels: the only header with vector intrinsics. It is compiled
+// once per instruction set, each time into its own namespace (why: kernels/cpu/cpu_kernels.h).
 // + - * / and comparisons are those of GCC's vector types. Sums are taken in a fixed order.
 #pragma once
 #pragma GCC diagnostic push  // GCC 12's own header warns of its _mm512_undefined_ps
@@ -21,17 +21,17 @@ using vf = float __attribute__((vector_size(4 * width)));
 using vi = int32_t __attribute__((vector_size(4 * width)));
 using vu = uint32_t __attribute__((vector_size(4 * width)));
 using vq = uint64_t __attribute__((vector_size(4 * width)));
-using vd = double __attribute__((vector_size(4 * width)));  // half as many
+using vd = double __attribute__((vector_size(4 * width)));  // half as many lanes
 
-// An element of 16 bits; vectors of them are loaded to floats and stored rounded to nearest.
+// 16-bit elements; loads convert them to vectors of floats, stores round these to nearest.
 struct bf16 {
   uint16_t bits;
 };
 struct fp16 {
   uint16_t bits;
 };
-// bf16 if the CPU has AVX512_BF16: two instructions, written as inline assembly, since the
-// compiler may only use plain AVX-512.
+// bf16 on a CPU with AVX512_BF16. Its two instructions are inline assembly, since the compiler may
+// only use plain AVX-512.
 struct native_bf16 : bf16 {};
 
 static inline vf set(float x) {
@@ -68,7 +68,7 @@ static inline vf round(vf a) {  // to the nearest integer
 static inline vf to_float(vi a) { return _mm512_cvtepi32_ps(__m512i(a)); }
 // x 2^n for an integer n
 static inline vf scale(vf x, vf n) { return _mm512_scalef_ps(x, n); }
-// As many bytes as integers, which are 0-255
+// `width` bytes, as integers of 0-255
 static inline vi load_integers(const uint8_t* p) {
   return vi(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
@@ -198,7 +198,7 @@ static inline void store(fp16* p, vf v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                    _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-template <class T>  // in 16 bits
+template <class T>  // a 16-bit type
 static inline vf load_partial(const T* p, int n) {
   T elements[width] = {};
   for (int i = 0; i < n; ++i) elements[i] = p[i];
@@ -231,11 +231,11 @@ static inline vi to_mask(bits b) { return (seti(b) >> count_up() & 1) != 0; }
 // Rounded to the precision of a T.
 static inline vf rounded(float, vf v) { return v; }
 static inline vf rounded(bf16, vf v) { return reinterpret_cast<vf>(bf16_bits(v) << 16); }
-// In each lane two bf16, given as floats that they hold exactly.
+// Packs two bf16 into each lane, given as floats that bf16 represents exactly.
 static inline vf pairs(vf low, vf high) {
   return reinterpret_cast<vf>(reinterpret_cast<vu>(low) >> 16 | reinterpret_cast<vu>(high));
 }
-// a b + sum; of pairs of bf16, both products are added.
+// a b + sum; for pairs of bf16, both products are added.
 static inline vf multiply_add(float, vf a, vf b, vf sum) { return fma(a, b, sum); }
 static inline vf multiply_add(bf16, vf a, vf b, vf sum) {
   const vu x = reinterpret_cast<vu>(a), y = reinterpret_cast<vu>(b);
@@ -275,7 +275,8 @@ static inline void split_pixels(const uint8_t* pixels, const PixelShuffles& shuf
   _mm_storeu_si128(reinterpret_cast<__m128i*>(blue), out[2]);
 }
 
-// As many pixels of 3 bytes in reversed order; reads one byte before them, writes one after them.
+// Stores pixels_at_once pixels of 3 bytes in reversed order; reads one byte before the pixels,
+// writes one after them.
 constexpr int pixels_at_once = 5;
 static inline void reverse_pixels(const uint8_t* pixels, uint8_t* out) {
   const __m128i take = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, 0);
@@ -286,7 +287,7 @@ static inline void reverse_pixels(const uint8_t* pixels, uint8_t* out) {
 static inline float to_float(float x) { return x; }
 static inline float to_float(bf16 x) { return __builtin_bit_cast(float, uint32_t{x.bits} << 16); }
 
-// As many bytes as floats
+// `width` bytes as floats
 static inline vf load_bytes(const uint8_t* p) { return to_float(load_integers(p)); }
 
 static inline vf select(vi mask, vf a, vf b) { return mask ? a : b; }

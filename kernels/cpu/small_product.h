@@ -1,10 +1,10 @@
 // Products of matrices that fit a core's caches, for attention's tiles:  c = a b  or  c += a b.
 //   c [m, n]   rows `c_row` floats apart
-//   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing more
+//   a [m, k]   element (i, p) at a[i * a_row + p * a_k]: a transposed a costs nothing extra
 //   b [k, n]   packed in panels of up to panel_vectors vectors of columns, each panel [k, columns]
 //              in one piece, so that the innermost loop reads it in order; n is a multiple of width
-// In bf16, two neighbours in k share a float's place, as one element of a and of b, and k counts
-// these pairs; if the number of elements is odd, the last pair's second one is 0 in b and finite in
+// In bf16, a pair of neighbours in k takes the place of a float, as one element of a and of b, and
+// k counts pairs; if the number of elements is odd, the last pair's second is 0 in b and finite in
 // a. A block of c stays in registers while k runs: 24 of 32 vectors with AVX-512, 12 of 16 with
 // AVX2. Each vector of b then serves six multiply-adds and each element of a four (two). Every
 // element of c is a sum over k in order, independent of the division of rows into blocks.
@@ -80,7 +80,7 @@ static inline void pack_columns(float* b, const float* inp, ptrdiff_t stride, in
   }
 }
 
-// The same of bf16, in pairs along k.
+// The same for bf16, in pairs along k.
 static inline void pack_rows(float* b, const simd::bf16* inp, ptrdiff_t stride, int k, int n) {
   const Panels panels(n);
   for (int panel = 0; panel < panels.count; ++panel) {
@@ -154,7 +154,7 @@ void product_block(float* c, ptrdiff_t c_row, const float* a, ptrdiff_t a_row, p
   block.store(row);
 }
 
-// f.template operator()<rows, vectors>() with the sizes of a block as constants.
+// Calls f.template operator()<rows, vectors>() with the sizes of a block as constants.
 template <int rows, class F>
 auto block_of(int vectors, F f) {
   if constexpr (panel_vectors == 4) {
@@ -178,8 +178,8 @@ struct Factor {  // a
   ptrdiff_t row, k;  // strides
 };
 
-// n counts the columns that b was packed with; c is written up to the next multiple of width. T:
-// the factors' type.
+// n: the number of columns with which b was packed; c is written up to the next multiple of width.
+// T: the element type of a and b.
 template <class T = float>
 void multiply(float* c, ptrdiff_t c_row, Factor a, const float* b, int m, int n, int k,
               bool accumulate) {

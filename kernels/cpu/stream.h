@@ -17,7 +17,7 @@ class CpuStream {
  public:
   CpuStream();
   CpuStream(const CpuStream&) = delete;
-  ~CpuStream();  // runs what is queued
+  ~CpuStream();  // runs all queued work first
 
   uint64_t submit(std::function<void()> work);  // returns its ticket: 1, 2, ...
   uint64_t last_ticket();
@@ -45,7 +45,7 @@ void run_copy_on(Stream stream, const void* operation, size_t bytes, void* self,
                  void (*call)(void* self, const void* operation));
 void synchronize_stream(Stream stream);
 
-// Work on changing streams that runs in call order; calls don't wait for it.
+// Runs work on changing streams in call order, without blocking the caller.
 class StreamOrder {
  public:
   void submit(Stream stream, std::function<void()> work);

@@ -33,7 +33,7 @@ static inline void transpose_8x8(float* out, ptrdiff_t out_stride, const float* 
 static inline void transpose_tile(float* out, ptrdiff_t out_stride, const float* inp,
                                   ptrdiff_t inp_stride, int rows, int columns) {
   const int rows8 = rows / 8 * 8, columns8 = columns / 8 * 8;
-  // 8 rows in the outer loop: their cache lines stay even if the stride maps them to one set
+  // 8 rows in the outer loop: their lines stay cached even if the stride maps them to one set
   for (int r = 0; r < rows8; r += 8)
     for (int c = 0; c < columns8; c += 8)
       transpose_8x8(out + c * out_stride + r, out_stride, inp + r * inp_stride + c, inp_stride);

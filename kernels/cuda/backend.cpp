@@ -20,7 +20,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// Independent of the legacy default stream.
+// Doesn't synchronise with the legacy default stream.
 struct OwnedStream : Owner<cudaStream_t, cudaStreamDestroy> {
   explicit OwnedStream(int priority) {
     check(cudaStreamCreateWithPriority(&handle, cudaStreamNonBlocking, priority),
@@ -48,8 +48,8 @@ class Held {
   size_t now_ = 0, peak_ = 0;
 };
 
-// Work that a graph repeats. The first replay runs it directly, so that libraries initialise, which
-// is forbidden during a capture; the second captures it.
+// Work that a CUDA graph replays. The first replay() runs it directly, so that libraries
+// initialise, which is forbidden during a capture; the second captures it.
 class GraphRecording final : public Recording {
  public:
   GraphRecording(cudaStream_t stream, std::function<void()> issue)
@@ -130,7 +130,7 @@ class CudaBackend final : public Backend {
     return address;
   }
   void release_host(void* address) override { check(cudaFreeHost(address), "cudaFreeHost"); }
-  // Leaves some for later allocations: modules at their first launch, NCCL's buffers at the first
+  // Leaves memory for later allocations: modules at their first launch, NCCL's buffers at the first
   // collective, graphs, local memory.
   size_t memory_limit() const override {
     const auto [free, total] = memory_info();
@@ -160,7 +160,7 @@ class CudaBackend final : public Backend {
     return reinterpret_cast<Stream>(communication_[static_cast<size_t>(channel)].handle);
   }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
-  // A graph may call it many times, so the recorded call is kept as long as the backend.
+  // A graph may call `work` many times, so captured work is kept as long as the backend.
   void call_on_host(Stream stream, std::function<void()> work) override {
     cudaStreamCaptureStatus status{};
     check(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
@@ -175,7 +175,7 @@ class CudaBackend final : public Backend {
   }
   Event create_event() override {
     cudaEvent_t& event = events_.emplace_back().handle;
-    // The host sleeps while it waits: the loader uses its core.
+    // The host thread sleeps while it waits, so that the loader can use its core.
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync),
           "cudaEventCreateWithFlags");
     return reinterpret_cast<Event>(event);
@@ -222,7 +222,7 @@ class CudaBackend final : public Backend {
     try {
       (*static_cast<HostWork*>(work))();
     } catch (const std::exception& e) {
-      print_error_line(std::string("work that the device called on the host: ") + e.what());
+      print_error_line(std::string("a host function of a stream failed: ") + e.what());
       _exit(1);
     }
   }

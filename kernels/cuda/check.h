@@ -1,5 +1,5 @@
-// Every call of the CUDA runtime is checked. Kernels include this file, and nvcc parses all its
-// includes three times, so it gets no <string>, <memory> and <stdexcept>, half of that.
+// Every CUDA runtime call is checked. Kernels include this file, and nvcc parses its includes three
+// times, so nvcc is spared <string>, <memory> and <stdexcept>, which would be half of the parsing.
 #pragma once
 #include <cuda_runtime.h>
 #ifndef __CUDACC__

@@ -1,9 +1,9 @@
-// Column sums in two stages (column_sums.cuh has the plan).
-// First stage: a thread adds `width` neighbouring columns (16 bytes, or 1 element if C does not
-// allow that) of every 32nd (8th) row of its block, with four rows in flight.
-// Second stage: a block adds 8 columns (a 32-byte sector) of all blocks' sums, by up to 64 groups
-// of threads, so that many threads load even if the columns are few; if they are many, one thread
-// adds 4 columns of all blocks' sums by itself. Memory is the limit.
+// Column sums in two stages (described in column_sums.cuh).
+// First stage: a thread sums `width` neighbouring columns (16 bytes, or 1 element if C does not
+// allow 16) over every 32nd row of its block (every 8th with 1 element), with four rows in flight.
+// Second stage: a block adds up 8 columns (a 32-byte sector) of all partial sums, with up to 64
+// groups of threads, so that many threads load even if there are few columns; with many columns, a
+// thread adds up all partial sums of 4 columns by itself. Limited by memory bandwidth.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"

@@ -1,8 +1,8 @@
 // Sums over the rows of a matrix [rows, C], for the gradients of weights and biases, in two stages,
 // each in a fixed order, so that equal runs give equal bits without atomics. First, a grid that
 // depends only on the shape and the chip walks over the rows; each block writes its sums to the
-// workspace, partial [blocks, C] in fp32. Then a second launch, finish_column_sums, adds these; if
-// columns and blocks are few enough for one block, the last block adds them (last_block.cuh).
+// workspace, partial [blocks, C] in fp32. Then a second launch, finish_column_sums, adds these up;
+// if there are few enough columns and blocks for one block, the last block does (last_block.cuh).
 #pragma once
 #include <algorithm>
 
@@ -24,7 +24,7 @@ size_t column_sums_bytes(const DeviceProps&, DType, int rows, int C);
 void column_sums(const DeviceProps&, const MatrixColumnSums&, cudaStream_t);
 
 // ---- The second stage ---------------------------------------------------------------------------
-// A thread's share: of `width` columns, the sums over every step-th block from `first` on.
+// A thread's share: the sums of `width` columns over every step-th block from `first` on.
 template <int width>
 __device__ Elements<float, width> add_blocks(const ColumnSums& a, int64_t column, int first,
                                              int step) {
@@ -54,9 +54,9 @@ __device__ void store_sums(const ColumnSums& a, int64_t column, Elements<float, 
 }
 
 // ---- The first stage by stripes -----------------------------------------------------------------
-// Sums over the rows of a warp, whose lanes with the same number modulo `lanes` hold the same n
-// columns. A butterfly reduction: each step trades half of a lane's values for the other lane's
-// half. A lane ends with `count` sums in x[0 ...], of the columns from the returned index on.
+// Sums over the rows of a warp, whose lanes with equal lane % `lanes` hold the same n columns. A
+// butterfly reduction: in each step a lane exchanges half of its values for half of another lane's.
+// It ends with `count` sums in x[0 ...], for the columns from the returned index on.
 template <int lanes, int n>
 struct RowSums {
   static constexpr int count = n * lanes / warp_size;
@@ -88,7 +88,7 @@ struct Stripe {
   static constexpr int columns = lanes * width;            // of the stripe
   static constexpr int rows = threads / lanes;             // at a time
 
-  // This thread's first column; its first row, and the distance to its next.
+  // This thread's first column, its first row, and the distance to its next row.
   __device__ static int column() { return (blockIdx.x * lanes + threadIdx.x % lanes) * width; }
   // The channel of the stripe's column c; -1 past the last.
   __device__ static int channel(int c, int C) {
@@ -103,7 +103,7 @@ struct Stripe {
     return row + k * step() < n_rows ? row + k * step() : row;
   }
 
-  // Stripes x blocks that share a stripe's rows: about as many as the chip runs at a time.
+  // (stripes, blocks per stripe): about as many blocks as the chip runs concurrently.
   static dim3 grid(const DeviceProps& props, int blocks_per_sm, int n_rows, int C) {
     const int stripes = ceil_div(C, columns), blocks = props.sms * blocks_per_sm;
     const int max_blocks = ceil_div(n_rows, rows);
@@ -137,7 +137,7 @@ struct Stripe {
   }
 };
 
-// Merges a stripe's blocks, each of which has stored part blockIdx.y.
+// Merges the sums of a stripe's blocks, each of which has stored part blockIdx.y.
 template <class Kind, int width>
 using LastBlockOfStripe =
     LastBlock<Kind, Stripe<width>::threads, Stripe<width>::columns, width == 1 ? 1 : 4>;

@@ -81,8 +81,8 @@ ConvCudnn::Plan& ConvCudnn::plan(Direction direction, DType dtype, const ConvSha
                                     dtype == DType::fp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
         "cudnnSetConvolutionMathType");
 
-  // Takes the heuristic's first deterministic algorithm, one with a small workspace if there is
-  // any: some transforms ask for gigabytes.
+  // Chooses the heuristic's first deterministic algorithm, preferably one with a small workspace:
+  // some transforms need gigabytes.
   const auto choose = [&]<class Perf>(Perf, const char* call, auto get,
                                       const auto&... descriptors) {
     Perf list[max_algorithms];

@@ -19,11 +19,11 @@ class ConvCudnn {
   ~ConvCudnn();
 
   size_t workspace_bytes(Direction, DType, const ConvShape&);
-  // Computes no moments: column_moments does.
+  // Computes no moments: column_moments() does that.
   void run(const ConvForward&, cudaStream_t);
   // A non-null `add` means dinp +=, whatever it points to.
   void run(const ConvBackwardInput&, cudaStream_t);
-  // The weight's gradient is in the operation's dtype: dweight [K, R, S, C / groups].
+  // The weight gradient is in the operation's dtype: dweight [K, R, S, C / groups].
   void run(const ConvBackwardWeight&, void* dweight, bool add_to, void* workspace, cudaStream_t);
 
  private:

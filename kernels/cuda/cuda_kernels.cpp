@@ -36,8 +36,7 @@ std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, KernelSet set) {
   const int arch = compute_capability();
   if (arch < 75)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(arch / 10) + "." +
-                             std::to_string(arch % 10) +
-                             "; CUDA 13 has dropped those before 7.5 (Turing)");
+                             std::to_string(arch % 10) + "; CUDA 13 needs 7.5 (Turing) or newer");
   if (set == KernelSet::hopper) return make_hopper_kernels(compute);
   const auto stream = reinterpret_cast<cudaStream_t>(compute);
   if (set == KernelSet::plain) return std::make_unique<PlainKernels>(stream);

@@ -23,21 +23,21 @@ struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
   int shared_bytes;  // the most that a block may use
-  // Counters by which a block detects that it finished last (last_block.cuh). They are zero between
+  // Counters with which a block detects that it is the last (last_block.cuh). They are zero between
   // launches, so kernels that use them must not run concurrently.
   static constexpr int counters = 1 << 16;
   unsigned* arrived;  // [counters]
 };
 
 // out [C] and out2 [C2] (+)= sum over blocks of partial [blocks, C + C2]: the second stage of sums
-// over columns (column_sums.cuh), or the end of a weight's gradient in parts.
+// over columns (column_sums.cuh), or of a weight gradient that is computed in parts.
 struct ColumnSums {
   float* out;
   float* out2 = nullptr;
   const float* partial;
   int64_t C, C2 = 0;
   int blocks;
-  int accumulate;  // a bool; no padding, which kernels' arguments may not have
+  int accumulate;  // a bool as an int: kernel arguments must have no padding
 };
 void finish_column_sums(const ColumnSums&, cudaStream_t);
 
@@ -78,12 +78,12 @@ class CudaKernels final : public KernelRows<CudaKernels> {
   Owner<ConvCudnn*, destroy_cudnn> cudnn_;  // if set, computes the convolutions
 };
 
-// The same table by plain kernels (--kernels plain), which need no workspace.
+// The same table, implemented by plain kernels (--kernels plain), which need no workspace.
 class PlainKernels final : public KernelRows<PlainKernels> {
  public:
   explicit PlainKernels(cudaStream_t compute);
 
-  // Defined for each operation in its NAME.cu, which opens with its plain kernels.
+  // Defined for each operation in its NAME.cu, which starts with its plain kernels.
   template <class Op>
   void run(const Op&, cudaStream_t);
   template <class Op>

@@ -1,5 +1,5 @@
-// The innermost one of a thread says whether its launch() (launch.cuh) is launch_dependent();
-// without one, it is not.
+// In the scope of a DependentLaunches(true), the thread's launch() (launch.cuh) is
+// launch_dependent(). The innermost scope counts; without one, launches are ordinary.
 #pragma once
 
 namespace bv::BAREVISION_GPU {

@@ -3,9 +3,9 @@
 // runs give equal bits. Sums with so many columns and parts that one block would need longer than a
 // launch takes use a second launch (finish_column_sums).
 //
-// Each part of the rows stores two numbers per column, partial [parts, 2, C]. If parts are many,
-// the last block of each group of neighbours merges that group, into the place of its first part,
-// and the last of all groups merges the groups.
+// Each part of the rows stores two numbers per column, partial [parts, 2, C]. If there are many
+// parts, the last block of each group of neighbouring parts merges the group into the place of its
+// first part, and the last block of all groups merges the groups.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
@@ -27,7 +27,7 @@ __device__ inline bool is_last(unsigned* arrived, int blocks) {
 
 struct RowParts {
   float* partial;     // [count, 2, C], overwritten
-  unsigned* arrived;  // [columns of blocks, 1 + groups()]
+  unsigned* arrived;  // [stripes, 1 + groups()]
   int count, C;
   int group;  // parts that are merged at a time; a power of two
 
@@ -50,10 +50,10 @@ inline RowParts row_parts(const DeviceProps& props, void* partial, int count, in
 }
 
 // Merges the parts' values of `columns` columns, using all threads of a block (at most `threads`):
-// each reads `width` neighbours (1 or 4) of every so many parts. The policy, Kind, has
+// each reads `width` neighbouring columns (1 or 4) of some of the parts. The policy, Kind, has
 //   Value, all zeros while nothing has been merged, and merge(Value&, const Value&)
 //   value(part, parts, x, y)   the value of `parts` parts from `part` on, stored as x and y
-//   save(part, value)          stores a part's two numbers, at `part` and C further on
+//   save(part, value)          stores a part's two numbers, at part[0] and part[C]
 //   finish(channel, value)     stores the result
 template <class Kind, int threads, int columns, int width>
 struct LastBlock {
@@ -64,7 +64,7 @@ struct LastBlock {
   };
 
   // Called by all threads of each block once they have written `part`, for the stripe `at`.
-  // channel(c): the channel of its column c, or -1.
+  // channel(c): the channel of the stripe's column c, or -1.
   template <class Channel>
   __device__ static void run(const Kind& kind, const RowParts& p, int part, int at, Channel channel,
                              Shared& s) {

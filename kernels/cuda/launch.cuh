@@ -2,11 +2,11 @@
 //   shared<T>()    the block's shared memory; each kernel declares one struct for all of it
 //   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
 //                  names the kernel and the reason
-//   launch_dependent<kernel>(...)    the same on sm_90, as a programmatic dependent launch: it may
-//                  begin before the kernel ahead of it in the stream, or in the graph captured from
-//                  it, has ended, and waits for that before it touches what that one uses
-//                  (launch() is this where DependentLaunches says so)
-//   await_kernel_ahead()    that wait, with which every kernel begins, in all its threads
+//   launch_dependent<kernel>(...)    the same on sm_90, as a programmatic dependent launch: the
+//                  kernel may begin before the kernel ahead of it in the stream, or in the graph
+//                  captured from the stream, has ended; it waits for this end before it touches
+//                  what that kernel uses (in a DependentLaunches(true) scope, launch() is this)
+//   await_kernel_ahead()    this wait; every kernel begins with it, in all its threads
 // All device code lives in namespace bv::BAREVISION_GPU, so that both builds fit into one program.
 #pragma once
 #include <cuda_bf16.h>
@@ -25,10 +25,10 @@
 namespace bv::BAREVISION_GPU {
 
 // ---- griddepcontrol (sm_90) -------------------------------------------------------------------
-// _wait: until the kernel ahead has ended and what it wrote is visible; before it, a kernel must
-// neither read what that one writes nor write what it uses. _launch_dependents: the next kernel may
-// begin once all blocks have called it or ended. Older GPUs have no such launches; after an
-// ordinary one the wait returns at once.
+// _wait: waits until the kernel ahead has ended and its writes are visible; before this, a kernel
+// must neither read what the kernel ahead writes nor write what it uses. _launch_dependents: the
+// next kernel may begin once all blocks have called this or ended. Older GPUs have no dependent
+// launches; after an ordinary launch the wait returns at once.
 #ifdef __CUDACC__
 __device__ inline void griddepcontrol_wait() {
 #if __CUDA_ARCH__ >= 900
@@ -40,8 +40,8 @@ __device__ inline void griddepcontrol_launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// The next kernel may begin only behind the wait: so each kernel ends after all that are ahead of
-// it, and one at most of each stream waits on the device.
+// Allows the next kernel to begin only after the wait, so that a kernel ends after all kernels
+// ahead of it, and at most one kernel per stream waits on the device.
 __device__ inline void await_kernel_ahead() {
   griddepcontrol_wait();
   griddepcontrol_launch_dependents();
@@ -78,7 +78,7 @@ __device__ T& shared() {
   return *reinterpret_cast<T*>(dynamic_shared);
 }
 
-// `dependent` only where the build has code for sm_90 (has_sm90_code()), in which kernels wait.
+// `dependent`: only if the build has code for sm_90 (has_sm90_code()), in which kernels wait.
 template <auto kernel, class... Args>
 void enqueue(bool dependent, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
              const Args&... args) {

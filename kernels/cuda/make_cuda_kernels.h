@@ -9,10 +9,10 @@
 
 namespace bv::cuda_gpu {
 std::unique_ptr<Kernels> make_cuda_kernels(Stream compute = nullptr, KernelSet = KernelSet::fast);
-// The same for KernelSet::hopper. `sms`, unless 0, says for how many multiprocessors to divide the
-// work, as if the device had these.
+// The same for KernelSet::hopper. Unless `sms` is 0, work is divided as if the device had that many
+// multiprocessors.
 std::unique_ptr<Kernels> make_hopper_kernels(Stream compute, int sms = 0);
-// The names of the operations that have kernels made for sm_90, of some sizes and dtypes.
+// The names of the operations that have kernels made for sm_90, for some sizes and dtypes.
 std::vector<std::string> hopper_operations();
 }  // namespace bv::cuda_gpu
 namespace bv::simt_gpu {

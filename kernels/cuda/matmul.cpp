@@ -1,5 +1,5 @@
-// cuBLASLt is column-major: it sees a row-major [rows, columns] matrix as [columns, rows]. So it is
-// asked for the transposed product
+// cuBLASLt is column-major: it sees a row-major [rows, columns] matrix as [columns, rows]. So it
+// computes the transposed product
 //   c^T [N, M] = b^T [N, K]  a^T [K, M]
 // with its m, n, k = N, M, K, its A = our b, its B = our a, leading dimensions = our row lengths:
 //   b in memory   cuBLASLt sees   and needs [N, K]        a in memory   sees     and needs [K, M]
@@ -66,7 +66,7 @@ int32_t operation(bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP
 
 std::string describe(const Product& p) {
   static constexpr const char* names[] = {"fp32", "fp16", "bf16"};
-  return "cuBLASLt: no way to compute [" + std::to_string(p.M) + ", " + std::to_string(p.N) +
+  return "cuBLASLt has no algorithm for [" + std::to_string(p.M) + ", " + std::to_string(p.N) +
          "] = [" + std::to_string(p.M) + ", " + std::to_string(p.K) + "] [" + std::to_string(p.K) +
          ", " + std::to_string(p.N) + "]" + (p.has_bias ? " + bias" : "") + " of " +
          names[int(p.dtype)] + " to " + names[int(p.c_dtype)];
@@ -79,7 +79,7 @@ struct Matmul::Library : Owner<cublasLtHandle_t, cublasLtDestroy> {
 };
 
 struct Matmul::Plan {
-  Layout a, b, c;  // ours
+  Layout a, b, c;  // our a, b, c
   Description description;
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;
@@ -101,7 +101,7 @@ const Matmul::Plan& Matmul::plan(const Product& p) {
   d.set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.a_transposed));
   if (p.has_bias) {
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_BIAS});
-    // Until a real one is set, only its alignment matters.
+    // A placeholder: until run() sets the real pointer, only the alignment matters.
     d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(uintptr_t{alignment}));
   }
   Preference preference;

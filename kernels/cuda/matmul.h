@@ -23,7 +23,7 @@ struct Product {
 
 struct ProductArguments {
   void* c;
-  void* workspace;  // [workspace_bytes], at a multiple of 256
+  void* workspace;  // [workspace_bytes], aligned to 256 bytes
   const void *a, *b;
   const void* bias;  // null without has_bias
   bool accumulate;   // +=

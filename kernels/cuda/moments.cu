@@ -1,9 +1,8 @@
 // Mean and variance of each column of a matrix in memory. A block owns a stripe of columns
-// (column_sums.cuh) and one part of the rows. Its threads add d = x - shift and d^2, where shift is
-// the mean of the part's first rows, so that only digits of the deviation cancel; memory is the
-// limit:
+// (column_sums.cuh) and one part of the rows. Its threads sum d = x - shift and d^2, where shift is
+// the mean of the part's first rows, so that a large mean doesn't cause cancellation:
 //   mean = shift + sum d / n,   M2 = sum d^2 - (sum d)^2 / n
-// The last block merges the parts.
+// The last block merges the parts. Limited by memory bandwidth.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -87,7 +86,7 @@ __global__ void __launch_bounds__(256)
   merge_stripes<width>(moments, parts, s.merge);
 }
 
-// Rows per part, at least 64: for about as many blocks as the chip runs at a time.
+// Rows per part, at least 64, for about as many blocks as the chip runs concurrently.
 int rows_of_part(int stripes, const DeviceProps& props, int rows) {
   return std::max(64, ceil_div(rows, ceil_div(8 * props.sms, stripes)));
 }

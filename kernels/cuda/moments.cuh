@@ -1,6 +1,6 @@
 // Mean and variance of each column of a matrix [rows, C], without cancellation and in a fixed
-// order: each part of the rows has its mean and its sum of squared differences from that (M2), and
-// these are merged (Chan et al. 1979). Parts have the same number of rows; the last may have fewer.
+// order: the mean and the sum of squared differences from it (M2) are computed for each part of the
+// rows and merged (Chan et al. 1979). Parts have equally many rows; the last may have fewer.
 #pragma once
 #include "kernels/cuda/last_block.cuh"
 
@@ -11,7 +11,8 @@ struct Moments {
   float count, mean, m2;
 };
 
-// a of n values and b of m: mean += delta m / (n + m),   M2 += M2_b + delta^2 n m / (n + m)
+// Merges b, of m values, into a, of n:
+//   mean += delta m / (n + m),   M2 += M2_b + delta^2 n m / (n + m)
 __device__ inline void merge(Moments& a, const Moments& b) {
   if (b.count == 0) return;
   const float count = a.count + b.count, delta = b.mean - a.mean, share = b.count / count;

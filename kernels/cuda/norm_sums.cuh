@@ -1,5 +1,5 @@
 // Sums of batch norm's backward, for batchnorm.cu and for the convolution whose epilogue computes
-// them. Layer norm's backward adds its weight's and bias' gradients in the same way.
+// them. Layer norm's backward sums its weight and bias gradients in the same way.
 #pragma once
 #include "kernels/cuda/last_block.cuh"
 #include "kernels/cuda/reduce.cuh"

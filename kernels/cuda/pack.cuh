@@ -1,4 +1,4 @@
-// Elements of any dtype as floats, and memory 16 bytes at a time.
+// Conversion of elements of any dtype to and from float, and 16-byte memory accesses.
 #pragma once
 #include "kernels/cuda/round.cuh"
 #include "kernels/kernels.h"
@@ -19,7 +19,7 @@ __device__ T from_float(float x) {
     return x;
 }
 
-// n neighbours, aligned to their size or to 16 bytes: one access to memory for every 16 bytes.
+// n neighbouring elements, aligned to their size, at most 16 bytes: one memory access per 16 bytes.
 template <class T, int n>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Elements {
   static constexpr int size = n;
@@ -66,7 +66,7 @@ constexpr bool in_packs(size_t elements) {
   return elements % Pack<T>::size == 0;
 }
 
-// Calls f.template operator()<T>() with the type of dtype's elements, which have 16 bits.
+// Calls f.template operator()<T>() with the element type of dtype, which must be a 16-bit one.
 template <class F>
 void by_16_bits(DType dtype, F f) {
   if (dtype == DType::fp16) return f.template operator()<__half>();
@@ -79,8 +79,8 @@ void by_dtype(DType dtype, F f) {
   by_16_bits(dtype, f);
 }
 
-// Calls f.template operator()<T, width>() with the elements of the widest access to rows of C:
-// a pack, or one element if C is not a multiple of a pack.
+// Calls f.template operator()<T, width>() with the element type and the elements of the widest
+// access to rows of C: a pack, or one element if C is not a multiple of a pack.
 template <class F>
 void by_width(DType dtype, int C, F f) {
   by_dtype(dtype, [&]<class T>() {

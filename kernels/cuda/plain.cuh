@@ -1,4 +1,4 @@
-// Tools of the plain kernels (--kernels plain), with which each NAME.cu opens. A thread computes
+// Helpers of the plain kernels (--kernels plain), with which each NAME.cu starts. A thread computes
 // one output by the formula in kernels.h.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
@@ -15,18 +15,18 @@ __device__ const T* as(const void* p) {
   return static_cast<const T*>(p);
 }
 
-// This thread's number in the grid, with which each plain kernel begins.
+// This thread's number in the grid. Every plain kernel calls this first, for the wait in it.
 __device__ inline size_t thread_number() {
   await_kernel_ahead();
   return size_t(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-// A gradient is = or +=.
+// Overwrites a gradient or adds to it.
 __device__ inline void set_or_add(float& gradient, float x, bool accumulate) {
   gradient = accumulate ? gradient + x : x;
 }
 
-// Launches a thread for each output, in blocks of 256; the last block has threads to spare.
+// Launches a thread for each output, in blocks of 256; the last block may have idle threads.
 template <auto kernel, class... Args>
 void launch_each(size_t outputs, cudaStream_t stream, const Args&... args) {
   constexpr unsigned threads = 256;

@@ -1,6 +1,6 @@
-// Each PTX instruction wrapped once, named as the instruction, next to its twin for g++, in which
-// the last lane to arrive executes a warp's instruction for all lanes (::simt::collective).
-// 16-bit elements are __half or __nv_bfloat16; of a pair in a register the first is the lower half.
+// Wrappers of PTX instructions, each named after its instruction, next to its twin for g++, in
+// which the last lane to arrive executes a warp's instruction for all lanes (::simt::collective).
+// 16-bit elements are __half or __nv_bfloat16; a register's lower half holds the first of a pair.
 // Older GPUs fall back to older instructions; bf16 before sm_80 traps, since the host never
 // launches it.
 #pragma once
@@ -85,7 +85,7 @@ inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row,
 #endif
 
 // ---- mma ----------------------------------------------------------------------------------------
-// D (16x8, fp32) += A (16x16 Ts) * B (16x8 Ts). With g = lane/4, p = lane%4*2 a lane holds of
+// D (16x8, fp32) += A (16x16 Ts) * B (16x8 Ts). With g = lane/4 and p = lane%4*2, a lane holds
 // D: (g, p) (g, p+1) (g+8, p) (g+8, p+1)            one element each
 // A: (g, p) (g+8, p) (g, p+8) (g+8, p+8)            pairs along the row
 // B: (p, g) (p+8, g)                                pairs along the column
@@ -230,7 +230,7 @@ void cp_async_wait() {
 
 // ---- special registers --------------------------------------------------------------------------
 // threadIdx.x, read at each call: values derived from it are recomputed where needed instead of
-// occupying registers throughout a loop that needs them all.
+// occupying registers throughout a loop that needs all registers.
 __device__ inline unsigned mov_tid_x() {
 #ifdef __CUDACC__
   unsigned x;
@@ -243,7 +243,7 @@ __device__ inline unsigned mov_tid_x() {
 
 // ---- arithmetic ---------------------------------------------------------------------------------
 // 2^x, within 2 units in the last place; results below 2^-126 are 0. PTX ISA, .ftz: subnormal
-// inputs and results become zeros of their sign; without -ftz=true nvcc keeps them elsewhere.
+// inputs and results become zeros of their sign. Elsewhere nvcc keeps them, without -ftz=true.
 __device__ inline float ex2_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;
@@ -254,8 +254,8 @@ __device__ inline float ex2_approx_ftz(float x) {
 #endif
 }
 
-// log2 x, with a relative error of 2^-22, or an absolute one near x = 1. x below 2^-126 counts as
-// 0.
+// log2 x, with a relative error of at most 2^-22, near x = 1 an absolute one. x below 2^-126 counts
+// as 0.
 __device__ inline float lg2_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;
@@ -266,8 +266,8 @@ __device__ inline float lg2_approx_ftz(float x) {
 #endif
 }
 
-// 1 / x, to a unit in the last place. x below 2^-126 counts as 0, and results below that (x above
-// 2^126) become 0.
+// 1 / x, within 1 unit in the last place. x below 2^-126 counts as 0, and results below 2^-126 (x
+// above 2^126) become 0.
 __device__ inline float rcp_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;

@@ -1,4 +1,4 @@
-// The chips for which nvcc compiles this program: it tells them to every source alike.
+// The GPU architectures that nvcc compiles this program for; nvcc defines them for every source.
 #include "kernels/cuda/backend.h"
 #include "kernels/devices/cuda_build.h"
 

@@ -1,4 +1,4 @@
-// The CUDA in this program, in a line for people.
+// Describes, in a line for users, the CUDA that this program was built with.
 #pragma once
 #include <string>
 
@@ -12,5 +12,5 @@ namespace bv::cuda_gpu {
 std::string toolkit();  // "CUDA 13.0 for sm_80"
 }
 namespace bv::simt_gpu {
-std::string toolkit();  // none
+std::string toolkit();  // empty
 }

@@ -11,12 +11,12 @@ struct HopperSupport;
 enum class DeviceKind : uint8_t { cpu, simt, cuda };
 
 bool is_built(DeviceKind);
-// The CUDA GPUs that this process sees. If there are none, *why_none says why in a few words.
+// The number of CUDA GPUs visible to this process. If it is 0, *why_none is set to a short reason.
 int gpu_count(std::string* why_none);
 
-// Why the device can't have KernelSet::hopper, and what to do, in a line; empty: it can.
+// Why the device can't run KernelSet::hopper and what to do about it, in a line; empty if it can.
 std::string why_no_hopper(DeviceKind, int index);
-// The same in words, of a device that is not the cpu.
+// The same from the support that a simt or cuda device reports.
 std::string why_no_hopper(DeviceKind, const HopperSupport&);
 
 struct BackendOptions {

@@ -1,9 +1,9 @@
-// A convolution as a matrix product, forward and for the input's gradient alike:
-//   out[pixel, n] = sum over taps and k of image[the pixel's place + tap, k] weight[tap, k, n]
+// A convolution as a matrix product, the same for forward and for the input gradient:
+//   out[pixel, n] = sum over taps and k of image[the pixel's position + tap, k] weight[tap, k, n]
 // Forward: image is inp, n counts K, k counts C. Input gradient: image is dout, out is dinp, n
-// counts C, k counts K. Its pixels (h, w) are split into stride^2 phases by their remainders; each
-// phase has its own taps, so that no zeros are multiplied. The weight's gradient sums over the
-// pixels of forward.
+// counts C, k counts K; its pixels (h, w) are divided into stride^2 phases by their remainders
+// modulo stride, each with its own taps, so that no zeros are multiplied. The weight gradient sums
+// over the pixels of forward.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -64,8 +64,8 @@ struct Geometry {
   }
 };
 
-// One direction: the pixel at y reads the image at y * step + first + tap, and the filter at
-// filter + tap * filter_step.
+// One axis: for each tap, the pixel at y reads the image at y * step + first + tap and the filter
+// at filter + tap * filter_step.
 struct Axis {
   int pixels, step, first, taps, filter, filter_step;
 
@@ -147,10 +147,10 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
   return h < g.out_H && w < g.out_W ? (at.image * g.out_H + h) * g.out_W + w : -1;
 }
 
-// The weight's gradient splits its steps over the pixels into parts, each with its own blocks. The
-// number of parts minimises the number of waves of `places` blocks times a part's steps. A part has
-// at least `least` steps, a further split must save 5%, the price of the extra reduction, and the
-// sums of all parts take at most 64 MB.
+// The weight gradient divides its steps over the pixels into parts with blocks of their own. Their
+// number minimises the number of waves, of `places` blocks each, times the steps per part. A part
+// has at least `least` steps, a further split must save 5%, the cost of the extra reduction, and
+// the sums of all parts take at most 64 MB.
 struct PixelParts {
   int steps, count;  // per part; parts
 

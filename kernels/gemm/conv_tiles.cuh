@@ -8,8 +8,8 @@
 namespace bv::BAREVISION_GPU {
 
 // Byte offset of chunk c (16 bytes) of a row of `chunks`: it is stored at c ^ (row % 8), so that
-// the 8 rows of an ldmatrix fall into different banks. Rows of fewer than 8 chunks share those
-// banks.
+// the 8 rows of an ldmatrix fall into different banks. If rows have fewer than 8 chunks, several
+// of them fill the 128 bytes of all banks together.
 template <int chunks>
 __device__ constexpr int swizzled_byte(int row, int c) {
   return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row * chunks / 8 % chunks))) * 16;
@@ -54,8 +54,8 @@ __device__ void pipeline(Stage (&stage)[stages], int first, int last, Load load,
   }
 }
 
-// The groups that products on tensor cores support, and the width of the blocks of channels that
-// hold whole groups: as few as mma's fragments allow.
+// Whether products on tensor cores support the groups, and the width of blocks of channels that
+// hold whole groups: the smallest that mma's fragments allow.
 inline bool has_diagonal_blocks(const ConvShape& s) {
   const int channels = s.C / s.groups;
   return s.C == s.K && (channels == 4 || channels == 8 || channels == 16 || channels == 32);
@@ -74,7 +74,7 @@ struct WarpTile {
   __device__ static int row() { return threadIdx.x / warp_size % warps_m * rows; }
   __device__ static int column() { return threadIdx.x / warp_size / warps_m % warps_n * columns; }
 
-  // sums += a product of depth 16 * steps. load_a(a, k, i) gives the fragment of rows i * 16,
+  // sums += a product of depth 16 * steps. load_a(a, k, i) loads the fragment of rows i * 16,
   // load_b(b, k, j) those of columns j * 8 and (j + 1) * 8, at depth k * 16.
   template <int steps, class LoadA, class LoadB>
   __device__ void multiply(LoadA load_a, LoadB load_b) {

@@ -1,4 +1,4 @@
-// Dropout and drop path (Drop, kernels.h) of the rows that a kernel works on.
+// Dropout and drop path (Drop, kernels.h) of the rows that a kernel processes.
 #pragma once
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/philox.h"
@@ -39,7 +39,7 @@ class DroppedRow {
   __device__ float by_word(uint32_t word, float x) const {
     return times(x, keep_factor(drop_, uniform(word) >= drop_.drop));
   }
-  // x: the columns from c on.
+  // Applies dropout to x, the columns from c on.
   template <int n>
   __device__ void drop(float (&x)[n], unsigned c) const {
     static_assert(n % 4 == 0);
@@ -51,11 +51,11 @@ class DroppedRow {
       for (int i = 0; i < 4; ++i) x[k + i] = by_word(words.at[i], x[k + i]);
     }
   }
-  // The same for column c alone, of any C.
+  // The same for column c alone, with any C.
   __device__ float dropped(float x, unsigned c) const {
     if (!drops()) return x;
     const Philox4 words = draw(c);
-    const unsigned i = (first_ + c) % 4;  // which picks a word without a place in memory
+    const unsigned i = (first_ + c) % 4;  // selects the word below; indexing would use local memory
     const uint32_t low = i & 1 ? words.at[1] : words.at[0];
     const uint32_t high = i & 1 ? words.at[3] : words.at[2];
     return by_word(i & 2 ? high : low, x);
@@ -64,7 +64,7 @@ class DroppedRow {
  private:
   const Drop& drop_;
   const StepParams* params_;
-  unsigned image_ = 0, first_ = 0;  // the row's image, and the element of it that it begins with
+  unsigned image_ = 0, first_ = 0;  // the row's image, and its first element's index in the image
 };
 
 }  // namespace bv::BAREVISION_GPU

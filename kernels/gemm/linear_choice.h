@@ -1,7 +1,7 @@
 // Chooses how a linear layer's weight gradient with dbias is computed in 16 bits, with N and K
 // multiples of 8: in one pass of our kernel (weight_gradient.cuh), which reads dout once for both,
-// or by cuBLASLt's product and a separate pass for the column sums. A table by chip and shape; the
-// first row for the chip decides.
+// or by cuBLASLt's product and a separate pass for the column sums. The first row of the table that
+// includes the GPU's architecture sets the limit, in flops per byte.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -12,7 +12,7 @@ namespace bv::BAREVISION_GPU {
 
 struct WeightGradientChoice {
   int first_arch, last_arch;  // compute capabilities: 75, 80, 90 ...
-  double flops_a_byte;        // a gradient with fewer is computed in one pass; 0: never
+  double flops_a_byte;        // below this limit, one pass computes both; 0: never
   const char* source;
 };
 
@@ -22,8 +22,8 @@ inline constexpr WeightGradientChoice weight_gradient_choices[] = {
      "library, 23237 in one pass; ViT-Large, batch 64: 1185 and 1199; [192, 192], [192, 768], "
      "[576, 192] at batch 256: 22, 45, 37 us and 41, 99, 87"},
     {75, 1 << 30, 200,
-     "not measured; by data sheets a T4 and an A100 multiply and add about 200 times in the time "
-     "of a byte from memory"},
+     "not measured; by data sheets, T4 and A100 compute about 200 flops per byte of memory "
+     "bandwidth"},
 };
 
 constexpr const WeightGradientChoice& weight_gradient_choice(int arch) {
@@ -46,7 +46,7 @@ inline std::string describe_weight_gradient_choice(int arch) {
   const WeightGradientChoice& choice = weight_gradient_choice(arch);
   const std::string limit = std::to_string(int(choice.flops_a_byte));
   return "weight gradients of linear layers: " +
-         (choice.flops_a_byte > 0 ? "one pass with dbias below " + limit + " flops a byte, else "
+         (choice.flops_a_byte > 0 ? "one pass with dbias below " + limit + " flops per byte, else "
                                   : std::string()) +
          "cuBLASLt, then dbias (" + choice.source + ")";
 }

@@ -1,10 +1,10 @@
-// Ends for a tile's sums in Hopper's matrix product (sm90_product.cuh). An epilogue has
-//   Shared<tile_m>      a consumer's own part of shared memory; prepare() makes it ready
+// Epilogues of Hopper's matrix product (sm90_product.cuh): they store a tile's sums. Each has
+//   Shared<tile_m>      a consumer's own part of shared memory; prepare() initialises it
 //   Carried<tile_n>     what a consumer's threads keep in registers from item to item; zeros first
-//   begin()             by the threads of a consumer, before they multiply; may be left out
-//   store()             by the same, with an item's sums
-//   finish()            by the same, before they return
-//   sums_of_a           whether it may need Sums::a: then wants_sums_of_a() says it of an item
+//   begin()             called by a consumer's threads before they multiply; optional
+//   store()             called by the same threads with an item's sums
+//   finish()            called by the same threads before they return
+//   sums_of_a           whether it may need Sums::a; wants_sums_of_a() then decides per item
 //   widest              the most columns of a tile for which registers suffice
 //   same_columns        whether all items of a block must have the same columns
 //   phases              whether parts of k are phases (Division)
@@ -16,16 +16,16 @@
 namespace bv::BAREVISION_GPU::sm90 {
 
 // ---- Pieces -----------------------------------------------------------------------------------
-// 16-bit tiles leave through shared memory, 64 columns at a time: TMA stores whole rows of 128
-// bytes while the next piece is written.
+// 16-bit tiles are stored by way of shared memory, 64 columns at a time: TMA stores whole rows of
+// 128 bytes while the threads write the next piece.
 constexpr int piece_columns = 64;
 
 template <int tile_m>
 struct Piece {
-  alignas(1024) uint4 at[tile_m * 8];  // [tile_m, 64], swizzled: one of two
+  alignas(1024) uint4 at[tile_m * 8];  // [tile_m, 64], swizzled
 };
 
-// The first row and column of a thread's pair in for_each_square's j, of its i-th register.
+// Row and first column of the pair in a thread's i-th register, for f(m, j, ...) below.
 __device__ inline int square_row(int m, int i) {
   return m * wgmma_m + i % 2 * 8 + Sums<64, 64>::row();
 }
@@ -33,9 +33,9 @@ __device__ inline int square_column(int j, int i) {
   return 8 * (j + i / 2) + Sums<64, 64>::column();
 }
 
-// Calls f(m, j, place) for each 16 x 16 sums of a warp in the piece: those of rows m * 64 and on,
-// and of its columns 8 j ... 8 j + 15. `place` is the thread's row of 16 bytes for stmatrix and
-// ldmatrix, whose four registers are pairs of Sums::of[m] from [4 (8 piece + j)] on, in order.
+// Calls f(m, j, place) for each square of 16 x 16 sums that a warp has in the piece: its rows of
+// the 64 from m * 64 on, columns 8 j ... 8 j + 15. `place` is the thread's row of 16 bytes for
+// stmatrix and ldmatrix, whose four registers are pairs of Sums::of[m] from [4 (8 piece + j)] on.
 template <int blocks, int tile_m, class F>
 __device__ void for_each_square(Piece<tile_m>& piece, F f) {
   const int lane = threadIdx.x % warp_size;
@@ -50,7 +50,7 @@ __device__ void for_each_square(Piece<tile_m>& piece, F f) {
 __device__ inline void wait_for_consumer(int consumer) { bar_sync(1 + consumer, warpgroup); }
 __device__ inline bool first_of_consumer() { return threadIdx.x % warpgroup == 0; }
 
-// The consumer's threads have written pieces; its first may have TMA store them.
+// Makes the pieces that the consumer's threads have written visible to TMA, to be stored.
 __device__ inline void end_of_pieces(int consumer) {
   fence_proxy_async();
   wait_for_consumer(consumer);
@@ -70,18 +70,18 @@ __device__ Elements<float, 2> floats_of(uint32_t pair) {
   return {to_float(x.at[0]), to_float(x.at[1])};
 }
 
-// TMA has read all pieces: they may be written again, or the block may end.
+// Waits until TMA has read all pieces: they may be overwritten, or the block may end.
 __device__ inline void wait_for_stores() {
   if (first_of_consumer()) cp_async_bulk_wait_group_read<0>();
 }
 
-struct Nothing {};  // is carried
+struct Nothing {};  // for epilogues that carry nothing
 
 // ---- Columns ----------------------------------------------------------------------------------
-// Sums over the rows of out. A block's items have the same columns: a consumer's threads keep the
-// sums of their rows in registers from item to item, for each piece those of columns
-// 8 j + Sums::column(), and the next. At the end each block stores its own, and the last block of
-// these columns merges all of them, in their order.
+// Sums over the rows of out. A block's items have the same columns, so a consumer's threads keep
+// the sums over their rows in registers from item to item: per piece, those of columns
+// 8 j + Sums::column() and the next. At the end each block stores its sums, and the last block with
+// these columns to finish merges the sums of all of them in order.
 template <int tile_n>
 using ColumnSumsOfRows = float[tile_n / piece_columns][16];
 constexpr int widest_columns = 128;
@@ -112,12 +112,12 @@ __device__ float over_warps(const float (&of_warp)[warpgroup / warp_size][column
 __device__ inline void wait_for_consumers() { bar_sync(1 + consumers, consumers * warpgroup); }
 
 struct AcrossBlocks {
-  float* partial;     // [blocks of the same columns, numbers of a Value, N]
+  float* partial;     // [blocks with the same columns, floats of a Value, N]
   unsigned* arrived;  // [tiles_n] counters, zeros
   int N;
 
-  // Called by all threads of the consumers, with the value of the block's column of this thread
-  // (its number among theirs). Kind as in LastBlock: Value, of floats, merge() and finish().
+  // Called by all threads of the consumers. mine: the block's value for this thread's column c, its
+  // index among them. Kind as in LastBlock: a Value of floats, merge() and finish().
   template <int tile_n, class Kind>
   __device__ void merge_blocks(const Kind& kind, const typename Kind::Value& mine,
                                bool& is_last) const {
@@ -162,7 +162,7 @@ struct ToFp32 {
   using Carried = Nothing;
   float* out;       // [parts, M, N]
   float* sum_of_a;  // [parts, M] (+)= the sums over a's rows; or null
-  int64_t part;     // floats from one part to the next, of both
+  int64_t part;     // floats from one part to the next, in both
   int M, N;
   bool accumulate;
 

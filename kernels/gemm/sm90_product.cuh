@@ -1,29 +1,29 @@
-// The matrix product of Hopper's kernels (sm_90a), of 16-bit factors with fp32 sums, by TMA,
-// mbarriers and wgmma:
+// The matrix product of Hopper's kernels (sm_90a): 16-bit operands, fp32 sums, with TMA, mbarriers
+// and wgmma:
 //   sums[m, n] = sum over k of a(m, k) b(n, k)
 //
-// Work:   items: tiles of tile_m x tile_n sums, times parts of k where tiles are few. There is a
-//         block on each SM; it takes every gridDim.x-th item. Items that run at the same time share
-//         their rows of a and their part of k, by L2; the whole of b, a layer's weights, fits into
-//         it.
-// Block:  three warpgroups. One thread of the first, the producer, has TMA copy 64 of k of both
-//         operands into each of a ring of stages; its other warps may add up what a product before
-//         this one left in parts, which is free beside the products and a launch less. The other
-//         two warpgroups, the consumers, take the items
-//         - in turn (CUTLASS's ping-pong): one stores its sums while the other multiplies.
-//           ViT-Tiny's products have 192 of k, three stages: without that, storing would take half
-//           of the time.
-//         - together (CUTLASS's cooperative kernels), each half of an item's rows: b is read from
-//           L2 once for twice the rows. That pays where k is long.
-// Stage:  two mbarriers: `full` ends a phase when the bytes have landed; `empty` when the warps
-//         that multiplied them are done. As many stages as fit, at most 8.
+// Work:   items, which are tiles of tile_m x tile_n sums or, if there are too few tiles, parts of k
+//         of a tile. There is one block per SM, which computes every gridDim.x-th item. Items that
+//         run concurrently share rows of a and a part of k through L2; all of b, a layer's weights,
+//         fits into L2.
+// Block:  three warpgroups. In the first, the producer, one thread issues the TMA copies of 64 of k
+//         of both operands into a ring of stages; the other warps may add up partial sums of the
+//         previous product, which costs no time next to this product and saves a launch. The other
+//         two warpgroups, the consumers, process the items
+//         - in turn (CUTLASS's ping-pong): one stores its sums while the other multiplies. Without
+//           this overlap, storing would take half of the time of ViT-Tiny's products, whose k of
+//           192 is three stages.
+//         - together (CUTLASS's cooperative kernels), half of an item's rows each: b is read from
+//           L2 once for twice the rows, which pays where k is long.
+// Stage:  two mbarriers: `full` completes a phase when the bytes have arrived, `empty` when the
+//         warps that multiplied them are done. There are as many stages as fit, at most 8.
 // Memory: tiles in rows of 128 bytes, which TMA swizzles as wgmma reads them. A matrix that is
 //         contiguous along k is copied as [tile rows, 64 of k]; one that is contiguous along its
 //         rows as blocks of [64 of k, 64 rows], which wgmma transposes.
-// Parameters: `A` and `B` copy a stage's tile; `Epilogue` says what happens to an item's sums.
+// Parameters: `A` and `B` copy a stage's tile; `Epilogue` processes and stores an item's sums.
 //
-// Limited by arithmetic and by L2 if k is long; at ViT-Tiny's 192 by memory. 2 M N K flops; from
-// memory each operand is read about once, 2 (M K + N K + M N) bytes, from L2 by each of its tiles.
+// Limited by arithmetic and by L2 if k is long; with ViT-Tiny's k of 192 by memory. 2 M N K flops.
+// Each operand is read from memory about once, 2 (M K + N K + M N) bytes, from L2 once per tile.
 #pragma once
 #include <algorithm>
 
@@ -41,19 +41,19 @@ constexpr int wgmma_m = 64, wgmma_k = 16;    // of one instruction
 constexpr int depth = 64;                    // of k in a stage: rows of 128 bytes
 constexpr int block_bytes = 64 * depth * 2;  // of 64 rows
 constexpr int shared_bytes = 227 * 1024;     // of a block on sm_90
-// 64K registers are 168 a thread at launch; the producer gives most of its own to the consumers.
+// 64K registers are 168 per thread at launch; the producer gives most of its own to the consumers.
 constexpr int producer_registers = 24, consumer_registers = 240;
 
 // ---- Operands ---------------------------------------------------------------------------------
-// An operand copies a tile, `tile` rows from `row` on of the step-th 64 of k, to `to`, and says
-// where in it the part-th 16 of k are. Stored contiguously along k, as [rows, 64]:
+// An operand's copy() copies a tile to `to`: `tile` rows from `row` on of the step-th 64 of k. Its
+// descriptor() locates the part-th 16 of k in the tile. Contiguous along k, stored as [rows, 64]:
 struct KMajor {
   static constexpr Major major = Major::k;
   __device__ static uint64_t descriptor(const char* tile, int part) {
     return wgmma_descriptor(tile + part * wgmma_k * 2, Swizzle::b128, 8 * 128);
   }
 };
-// Contiguously along the rows, in blocks of [64, 64 rows]:
+// Contiguous along the rows, stored in blocks of [64 of k, 64 rows]:
 struct RowMajor {
   static constexpr Major major = Major::mn;
   __device__ static uint64_t descriptor(const char* tile, int part) {
@@ -88,8 +88,8 @@ struct AlongRows : RowMajor {
 };
 
 // ---- Work -------------------------------------------------------------------------------------
-// How sums are divided among items; made by the host. Parts of k are parts of the same sums, or, if
-// the epilogue has phases, of sums of their own.
+// How sums are divided into items; computed by the host. Parts of k contribute to the same sums,
+// or, if the epilogue has phases, each part to sums of its own.
 struct Division {
   static constexpr int max_phases = 4;
   int M;  // rows
@@ -101,19 +101,19 @@ struct Division {
   __host__ __device__ int items() const { return tiles_m * tiles_n * parts; }
 };
 struct Item {
-  int m, n;         // the tile's first sum
+  int m, n;         // the tile's first row and column
   int part;         // of k
   int first, last;  // its steps: [first, last)
 };
 
 // ---- Sums -------------------------------------------------------------------------------------
-// A consumer's sums as wgmma leaves them. of[i] are those of 64 rows; a thread holds of columns
-// 8 j ... 8 j + 7, from [4 j] on: (row, column), (row, column + 1), and the same of row + 8.
+// A consumer's sums in wgmma's layout. of[i] holds those of 64 rows; of columns 8 j ... 8 j + 7, a
+// thread holds (row, column), (row, column + 1) and the same two of row + 8, from [4 j] on.
 template <int tile_m, int tile_n>
 struct Sums {
   static constexpr int blocks = tile_m / wgmma_m;
   float of[blocks][tile_n / 2];
-  float a[blocks][4];  // the sums over a's rows, in each column, if the epilogue asks for them
+  float a[blocks][4];  // sums over a's rows, the same in all columns; if the epilogue needs them
 
   __device__ static int row() { return threadIdx.x % warpgroup / 32 * 16 + threadIdx.x % 32 / 4; }
   __device__ static int column() { return threadIdx.x % 4 * 2; }
@@ -122,12 +122,12 @@ struct Sums {
 // ---- The kernel -------------------------------------------------------------------------------
 enum class Consumers { in_turn, together };
 
-// A consumer has tile_m x tile_n sums.
+// A consumer computes tile_m x tile_n sums.
 template <class T, class A, class B, class Epilogue, int tile_m, int tile_n,
           Consumers as = Consumers::in_turn>
 struct Product {
   static_assert(tile_n % 64 == 0, "boxes of 64");
-  // A producer that also adds up needs more.
+  // A producer that also adds up partial sums needs more registers.
   static constexpr int producer_registers = 40, consumer_registers = 232;
   static constexpr bool same_columns = Epilogue::same_columns;
   static constexpr bool together = as == Consumers::together;
@@ -144,10 +144,10 @@ struct Product {
     alignas(1024) char a[item_m * depth * 2];
     alignas(1024) char b[tile_n * depth * 2];
   };
-  struct Beside {  // the stages
+  struct Beside {  // shared memory other than the stages
     typename Epilogue::template Shared<tile_m> epilogue[consumers];
     alignas(1024) char ones[Epilogue::sums_of_a ? 8 * depth * sizeof(T) : 16];  // as rows of b
-    uint64_t turn[consumers];  // mbarriers: each ends a phase when this consumer may multiply
+    uint64_t turn[consumers];  // mbarriers: a phase completes when this consumer may multiply
   };
   static constexpr int stages =
       std::min<int>(8, (shared_bytes - sizeof(Beside)) / (sizeof(Stage) + 2 * sizeof(uint64_t)));
@@ -157,7 +157,7 @@ struct Product {
   };
   static_assert(sizeof(Shared) <= shared_bytes);
 
-  // The place of the block's step-th stage: its barriers have ended step / stages phases before.
+  // The stage of the block's step-th step; its barriers have completed step / stages phases before.
   struct Place {
     int stage;
     uint32_t parity;
@@ -205,7 +205,7 @@ struct Product {
   }
 
  private:
-  // The producer's warps but the first add up 128 columns at a time.
+  // All warps of the producer but the first add up partial sums, 128 columns at a time each.
   __device__ static void add_up(const ColumnSums& sums) {
     constexpr int width = 4, columns = width * warp_size, warps = warpgroup / warp_size - 1;
     const int64_t end = sums.C + sums.C2;
@@ -248,7 +248,7 @@ struct Product {
     arguments.epilogue.finish(carried, s.epilogue, consumer);
   }
 
-  // The turn-th of the consumer's items, or of its halves.
+  // Computes the turn-th of the consumer's items, or of its halves of items.
   template <class Carried>
   __device__ static void multiply_and_store(const Arguments& arguments, Shared& s, int step,
                                             const Item& t, int consumer, int turn,
@@ -258,7 +258,7 @@ struct Product {
     if constexpr (requires { epilogue.begin(t, carried, s.epilogue[consumer], consumer, turn); })
       if (has_rows) epilogue.begin(t, carried, s.epilogue[consumer], consumer, turn);
     Sums<tile_m, tile_n> sums;
-    // The first consumer's first turn has come already.
+    // The first consumer's first wait passes at once.
     if constexpr (!together) mbarrier_wait_parity(&s.turn[consumer], (turn + 1 + consumer) % 2);
     const int row = together ? consumer * tile_m : 0;
     bool of_a = false;
@@ -276,8 +276,8 @@ struct Product {
     if (has_rows) epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, turn);
   }
 
-  // Starts the products of an item's stages, of a's rows from `row` on; those of the last stage are
-  // in flight at its end.
+  // Issues the products of an item's stages, with a's rows from `row` on. Those of the last stage
+  // are still in flight when it returns.
   template <bool sums_of_a>
   __device__ static void multiply(Sums<tile_m, tile_n>& sums, Shared& s, int step, const Item& t,
                                   int row) {
@@ -289,7 +289,7 @@ struct Product {
       const Place at(step);
       const Stage& stage = s.stage[at.stage];
       mbarrier_wait_parity(&s.full[at.stage], at.parity);
-      wgmma_fence();  // else ptxas puts one where it makes wgmmas wait for each other (C7520)
+      wgmma_fence();  // else ptxas adds one that makes wgmmas wait for each other (C7520)
 #pragma unroll
       for (int part = 0; part < depth / wgmma_k; ++part)
 #pragma unroll
@@ -308,7 +308,7 @@ struct Product {
     }
   }
 
-  // This warp no longer reads the stage.
+  // Signals that this warp no longer reads the stage.
   __device__ static void release(Shared& s, int step) {
     if (threadIdx.x % warp_size == 0) mbarrier_arrive(&s.empty[Place(step).stage]);
   }

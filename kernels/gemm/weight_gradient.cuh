@@ -1,4 +1,4 @@
-// The weight's gradient in 16 bits on tensor cores, as an implicit matrix product, for convolutions
+// The weight gradient in 16 bits on tensor cores, as an implicit matrix product, for convolutions
 // (conv_weight_gradient.cu) and for linear layers (linear.cu), which are 1x1 convolutions whose
 // pixels are their rows; C and K are multiples of 8:
 //   dweight[k, r, s, c] (+)= sum over n, p, q of
@@ -7,12 +7,12 @@
 // Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
 //         are neighbours: they read the same rows, from L2.
 // Block:  a group of 4 warps multiplies 32 pixels per step, with cp.async 3 steps ahead
-//         (conv_tiles.cuh). Outside the image, inp is zeros. With several groups, each has its
-//         share of a step's pixels.
-// Warp:   a quarter of the tile's sums, in registers. Both operands have the pixels, which are
-//         gemm_k, in rows: ldmatrix transposes them into mma's fragments.
-// Parts store their sums in the workspace, [parts, K, R, S, C], and finish_column_sums adds these;
-// a single part adds to dweight directly.
+//         (conv_tiles.cuh). Outside the image, inp is zeros. If a block has several groups, they
+//         divide a step's pixels.
+// Warp:   a quarter of the tile's sums, in registers. Both operands have pixels, which are gemm_k,
+//         as rows, so ldmatrix transposes them into mma's fragments.
+// Parts store their sums in the workspace, [parts, K, R, S, C], and finish_column_sums adds these
+// up; a single part writes to dweight directly.
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/gemm/conv_tiles.cuh"
@@ -37,7 +37,7 @@ struct WeightProduct {
 };
 
 struct Tile {
-  int k, c, r, s;             // the first ones, and the tap
+  int k, c, r, s;             // the tile's first k and c, its tap
   int first_step, last_step;  // of the part: [first, last)
 };
 
@@ -130,7 +130,7 @@ __device__ void sum_pixels(Sums& sums, Stage<m, n> (&stage)[stages], const Weigh
 
 enum class Layer { conv, groups, linear };
 
-// A convolution's parts are p.part apart, too, but computing the distance saves 45 registers.
+// A convolution's parts are p.part apart, too, but recomputing the distance saves 45 registers.
 template <Layer layer = Layer::conv, class Sums>
 __device__ void store_sums(const WeightProduct& p, const Tile& t, const Sums& sums) {
   const Geometry& g = p.geometry;
@@ -148,7 +148,7 @@ __device__ void store_sums(const WeightProduct& p, const Tile& t, const Sums& su
       for (int j = 0; j < Sums::ns; ++j) {
         int c = t.c + Sums::column() + j * 8 + lane % 4 * 2;
         if (k >= p.K || c >= p.C) continue;
-        if (layer == Layer::groups) {  // (powers of two)
+        if (layer == Layer::groups) {  // depth is a power of two
           if ((k ^ c) >= depth) continue;
           c &= depth - 1;
         }

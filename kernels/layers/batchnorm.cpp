@@ -1,12 +1,12 @@
 // Batch normalisation over the rows of [rows, C], with ReLU and the residual add:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
-// The residual may have a batch norm of its own, which is applied as it is added.
+// The residual may have a batch norm of its own, which is applied as the residual is added.
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
 // Saved for backward: inp, mean, rstd, and if y can't be recomputed from inp, one bit per element:
-// whether out > 0. dbias and dweight are = or += by accumulate, everything else =. Threads share
-// the rows, and each walks down its rows in strips of columns, with their scales in a table.
+// whether out > 0. dbias and dweight are = or += by accumulate, everything else =. Threads divide
+// the rows; each processes its rows in strips of columns, with a strip's scales in a table.
 // Backward's sums go through RowGroups, so they don't depend on the number of threads.
 // Memory is the limit: each element is read once and written once.
 #include <omp.h>
@@ -24,8 +24,8 @@ using simd::for_each;
 using simd::set;
 using simd::vf;
 
-// Calls each(first, n, begin, end) on all threads: columns first .. first + n, a thread's share of
-// the rows.
+// Calls each(first, n, begin, end) on all threads: columns first .. first + n of rows begin .. end,
+// the thread's share.
 constexpr int strip = 1024;
 template <class Each>
 void for_strips(const RowsShape& shape, Each each) {
@@ -163,7 +163,7 @@ void backward_sums(const BatchNormBackwardSums& op) {
   });
 }
 
-// A norm's constants of its gradient in a strip: scale * (g - offset - (x - mean) * slope).
+// The constants of a norm's gradient in a strip: scale * (g - offset - (x - mean) * slope).
 struct GradientStrip {
   const BatchNormBackward::Norm& norm;
   alignas(64) float scale[strip], offset[strip], slope[strip];

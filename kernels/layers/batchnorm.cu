@@ -1,6 +1,6 @@
 // Batch normalisation over the rows of [rows, C], with ReLU and the residual add:
 //   y = (inp - mean) * rstd * weight + bias (+ residual),   out = relu ? max(y, 0) : y
-// The residual may have a batch norm of its own, which is applied as it is added.
+// The residual may have a batch norm of its own, which is applied as the residual is added.
 //   g = dout where y > 0, else 0 (without relu: dout);   xhat = (inp - mean) * rstd
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
@@ -9,11 +9,11 @@
 //
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread:
 // `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
-// blocks of the last rows write mean, rstd and the running statistics. Forward and the sums visit
+// threads of the last rows write mean, rstd and the running statistics. Forward and the sums visit
 // the rows from last to first, since the L2 cache still holds the end of what was written just
-// before; dinp visits them from first to last, since the sums ended there. Backward's sums: a
-// stripe's last block adds those of all its blocks. The grid is as many blocks as the chip runs at
-// a time.
+// before; dinp visits them from first to last, since the sums ended with the first. In the backward
+// sums, a stripe's last block to finish adds up the sums of all its blocks. The grid has as many
+// blocks as the GPU runs concurrently.
 //
 // Memory is the limit: 4 (forward) to 6 bytes per element in 16 bits. Registers and blocks per SM:
 // tests/kernels/resources.txt.
@@ -83,7 +83,7 @@ __global__ void batchnorm_evaluate_plain(BatchNormEvaluate op) {
   as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);
 }
 
-// Whether ReLU let element i through. norm: op itself, or its own of two.
+// Whether ReLU passed element i. norm: op itself, or op.norm if op has two norms.
 template <class T, class Op, class Norm>
 __device__ bool passed_relu(const Op& op, const Norm& norm, size_t i) {
   const size_t rows = op.shape.rows, C = op.shape.C, row = i / C, c = i % C;
@@ -130,8 +130,8 @@ __global__ void batchnorm_backward_plain(BatchNormBackward op) {
 }
 
 // ---- columns and rows ---------------------------------------------------------------------------
-// Calls each(at, row, x, bits) for every row of the block: x[t] are this thread's columns of
-// `tensors[t]`, from element `at`, and bits, if by_bits, those of `relu_mask`. Loads `ahead`
+// Calls each(at, row, x, bits) for every row of the thread: x[t] are its columns of `tensors[t]`,
+// from element `at` on, and bits, if by_bits, are the columns' bits of `relu_mask`. Loads `ahead`
 // rows at a time.
 enum class Order { forwards, backwards };
 template <class T, int width, Order order, int ahead, bool by_bits = false, int n, class Each>
@@ -222,7 +222,7 @@ __device__ void update_running(const BatchNormForward& op, const BatchNormForwar
   store<width>(norm.running_var + column, variance);
 }
 
-// A norm's constants for the thread's columns. The blocks of the last rows write the statistics.
+// A norm's constants for the thread's columns. The threads of the last rows write the statistics.
 template <int width>
 __device__ NormColumns<width> columns_of(const BatchNormForward& op,
                                          const BatchNormForward::Norm& norm, const float* variances,
@@ -269,7 +269,8 @@ __device__ void normalise_rows(const BatchNormForward& op, const float* variance
     for_rows<T, width, Order::backwards, 4>({op.inp}, op.shape, each);
 }
 
-// Evaluation in packs: one part, whose moments are the running statistics; only out is written.
+// Training. Also evaluation in packs, where the moments of the one part are the running statistics
+// and only out is written.
 template <class T, int width, bool residual>
 __global__ void __launch_bounds__(256, 4)
     batchnorm_normalise(BatchNormForward op, const float* variances) {

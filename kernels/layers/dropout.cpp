@@ -2,8 +2,8 @@
 //   out = keep ? inp / (1 - drop) : 0
 // Element i of image b is kept if uniform(word i % 4 of philox(seed, i / 4, position + b, epoch,
 // layer)) >= drop. Nothing is saved: backward draws the same numbers again. A vector of Philox
-// counters decides four vectors of elements. Threads divide the images, and the elements of each,
-// between them.
+// counters yields the words for four vectors of elements. Threads divide the images, and an image's
+// elements, among themselves.
 // 8 bytes per element; 170 vector instructions draw for 64 elements: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"

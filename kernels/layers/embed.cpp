@@ -1,12 +1,12 @@
 // Tokens: the class token, and if prefix is 2 the distillation token, before the patches, plus a
-// position embedding for all; and some tokens alone, the heads' input.
+// position embedding for all; and copies of some tokens, the heads' input.
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
 //   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
-// Threads divide the tokens forward, and backward the elements of an image, whose sums over the
-// images stay in L1 and are added in the images' order for any number of threads. Nothing is saved.
-// One flop for 8 bytes: memory is the limit.
+// Forward, threads divide the tokens; backward, the elements of an image, whose sums over images
+// stay in L1 and are added in the order of the images with any number of threads. Nothing is saved.
+// One flop per 8 bytes: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using simd::for_each;
 
-// sum[i] (+)= sum_b dout[b * stride + i]; each is also written to copy[b * copy_stride + i], unless
+// sum[i] (+)= sum_b dout[b * stride + i]; dout is also copied to copy[b * copy_stride + i], unless
 // copy is null.
 template <class T>
 void sum_images(float* sum, T* copy, size_t copy_stride, const T* dout, size_t stride, int B, int n,

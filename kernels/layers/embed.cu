@@ -1,14 +1,14 @@
 // Tokens: the class token, and if prefix is 2 the distillation token, before the patches, plus a
-// position embedding for all; and some tokens alone, the heads' input.
+// position embedding for all; and copies of some tokens, the heads' input.
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
 //   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
 // Nothing is saved. An image's tokens are one row of (prefix + P) C elements, read 16 bytes at a
-// time (one element if C is not a multiple of that). Forward, a thread has one pack of the row
+// time (one element if C is not a multiple of that). Forward, a thread computes one pack of the row
 // in each of 4 images: a position is read once for all four, and 4 loads are in flight. Backward, a
-// block has 16 neighbouring packs: each of its 16 groups of threads sums every 16th image, 4 loads
-// at a time, and the groups' sums are added in order. One flop for 4 bytes (16-bit) or 8: memory is
+// block sums 16 neighbouring packs: each of its 16 groups of threads adds every 16th image, 4 loads
+// at a time, and the groups' sums are added in order. One flop per 4 bytes (16-bit) or 8: memory is
 // the limit.
 #include "kernels/cuda/plain.cuh"
 
@@ -164,8 +164,8 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 }
 
 // ---- some tokens --------------------------------------------------------------------------------
-// Both copy bytes, whatever the dtype: an image has `row` Words, `rest` of them from the pointer
-// on, of which the first `taken` are copied.
+// Both kernels copy bytes, whatever the dtype. An image has `row` Words, `rest` of them from token
+// `first` on, where inp and dinp point; the first `taken` of these are copied.
 template <class Word>
 __global__ void __launch_bounds__(threads)
     take_tokens_forward(Word* out, const Word* inp, int row, int taken) {
@@ -197,7 +197,7 @@ void require_size(const char* name, int tokens, int C) {
           "an image's %d tokens of %d channels are more than 2^30 elements", tokens, C);
 }
 
-// f<Word>(words) with the widest Word that a row of C elements is made of.
+// Calls f<Word>(words) with the widest Word of which a row of C elements is a multiple.
 template <class F>
 void by_word(DType dtype, int C, F f) {
   const size_t bytes = C * size_of(dtype);

@@ -1,15 +1,15 @@
 // Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
 // by pixel, of a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
-//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside, mixed
-//   with the partner's
-// A row is first gathered as bytes, cropped and flipped, one plane per channel, and so is its
-// partner's if it is mixed; then each patch's part of the row is converted in vectors, one fma per
-// element. Mixing here costs one more read of the partner, which is in the cache anyway; a pass of
-// its own would also write and read the batch once more. Patches of one pixel keep the channels'
-// order:
-// their bytes are gathered as they are, and three vectors of factors take turns for the three
-// channels. Threads share rows of patches.
+//   for pixel (gy * patch + py, gx * patch + px, c) of the cropped image, 0 outside the stored
+//   image, mixed with the partner's pixel
+// A row is first gathered as bytes, cropped and flipped, one plane per channel, and so is the
+// partner's row if the image is mixed; then each patch's part of the row is converted in vectors,
+// one fma per element. Mixing here costs one more read of the partner, which is in the cache
+// anyway; a pass of its own would also write and read the batch once more. Patches of one pixel
+// keep the channels interleaved: their bytes are gathered as they are, and three vectors of factors
+// are used in turn for the three channels.
+// Threads divide the rows of patches.
 // 1 byte in and 4 out per element: memory is the limit.
 #include "kernels/augment/mix.h"
 #include "kernels/cpu/cpu_kernels.h"
@@ -27,7 +27,7 @@ struct Planes {
 int clamp(int x, int least, int most) { return x < least ? least : x > most ? most : x; }
 
 // Pixels x .. x + n of row y of image b's crop: pixel i is column first + i of the image's row, or
-// first - i if flip; those of begin <= i < end are in bounds.
+// first - i if flip; pixels begin <= i < end are in bounds.
 struct Source {
   const uint8_t* row;
   int first, begin, end;
@@ -51,9 +51,9 @@ Source find(const InputPatches& op, int b, int y, int x, int n) {
   return {op.images + (size_t(b) * height + row) * width * 3, first, begin, end, flip};
 }
 
-// The pixels of x .. x + n of row y in which the partner has a part: begin .. end.
+// Which of pixels x .. x + n of row y are mixed with the partner's: begin .. end.
 struct Mixed {
-  int begin, end, part;  // the image's own, of 65536
+  int begin, end, part;  // part: the image's own weight, of 65536
 };
 
 Mixed find_mixed(const InputPatches& op, int b, int y, int x, int n) {
@@ -119,7 +119,7 @@ void write_row(const InputPatches& op, int b, int y, int x, int n, const Planes&
 }
 
 // ---- patches of one pixel -----------------------------------------------------------------------
-// Factor and shift of element i of a row, of channel i % 3: three vectors used in turn.
+// Factor and shift of a row's element i, of channel i % 3, in three vectors that are used in turn.
 struct Channels {
   simd::vf factor[3], shift[3];
 };

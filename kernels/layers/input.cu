@@ -1,18 +1,18 @@
 // Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
 // by pixel, of a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
-//   of pixel (gy * patch + py, gx * patch + px, c) as the image's crop takes it, 0 outside, mixed
-//   with the partner's
+//   for pixel (gy * patch + py, gx * patch + px, c) of the cropped image, 0 outside the stored
+//   image, mixed with the partner's pixel
 // as pixel * factor + shift, one fma.
 //
-// Grid: (pieces of an image, images). Thread, patches: `width` neighbouring pixels of a row,
-// written as `width` neighbours in each of the 3 planes of the patch, 16 bytes if the patch's side
-// allows (8 for a side of 4 in 16 bits). Thread, patches of one pixel: 16 bytes of a row of pixels,
+// Grid: (pieces of an image, images). For patches, a thread reads `width` neighbouring pixels of a
+// row and writes `width` neighbours in each of the patch's 3 planes, 16 bytes if the patch's side
+// allows (8 for a side of 4 in 16 bits). For patches of one pixel, it writes 16 bytes of a row,
 // from the few pixels that these elements belong to. Neighbouring threads write neighbouring
-// memory. Pixels are 3 bytes and start anywhere: whole 4-byte words are read and shifted, and
-// single bytes only at an image's border. The next patches read the same rows from L1 or L2, and so
-// does the partner of a mixed image: mixing here costs one more read, while a pass of its own would
-// read and write the batch once more.
+// memory. Pixels are 3 bytes and start anywhere: whole 4-byte words are read and shifted, single
+// bytes only at an image's border. Neighbouring patches, and the partner of a mixed image, read the
+// same rows from L1 or L2: mixing here costs one more read, while a pass of its own would read and
+// write the batch once more.
 //
 // 1 byte in and 2 or 4 out per element: memory is the limit. Registers and blocks per SM:
 // tests/kernels/resources.txt.
@@ -24,7 +24,7 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- plain --------------------------------------------------------------------------------------
-// Channel c of pixel (y, x) of image b as its crop takes it; 0 outside the stored image.
+// Channel c of pixel (y, x) of image b's crop; 0 outside the stored image.
 __device__ int cropped_pixel(const InputPatches& op, size_t b, int y, int x, int c) {
   const auto [B, height, width, size, patch, mean, std] = op.shape;
   const Crop crop = op.crops ? op.crops[b] : Crop{};
@@ -52,7 +52,7 @@ __global__ void input_patches_plain(InputPatches op) {
 
 constexpr int threads = 256;
 
-// pixel * factor + shift, of each channel
+// pixel * factor + shift, for each channel
 struct Normalisation {
   float factor[3], shift[3];
 };
@@ -116,7 +116,7 @@ __device__ void store_whole(T* p, const Elements<T, width>& x) {
     store(p, x);
 }
 
-// Pixels x .. x + width of row y as image b's crop takes them.
+// Loads pixels x .. x + width of row y of image b's crop.
 template <int width, int words>
 __device__ void load_pixels(uint32_t (&v)[words], const InputPatches& op, int b, int y, int x) {
   const Crop crop = op.crops ? op.crops[b] : Crop{};
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(threads) input_patches(InputPatches op, Normal
 }
 
 // ---- patches of one pixel -----------------------------------------------------------------------
-// Pixels x .. last of row y, at most `pixels` of them.
+// Loads pixels x .. last of row y, at most `pixels` of them.
 template <int pixels, int words>
 __device__ void load_span(uint32_t (&v)[words], const InputPatches& op, int b, int y, int x,
                           int last) {

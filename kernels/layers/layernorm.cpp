@@ -5,7 +5,7 @@
 //   dresidual = drop_path(dropout(dinp))
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. A row is read
 // from memory once, then from L1 for each of three passes (mean, variance, result): the variance is
-// computed from the differences from the mean, so that nothing cancels. Threads share the rows;
+// computed from the differences from the mean, so that nothing cancels. Threads divide the rows;
 // backward's column sums go through RowGroups. 8 (backward 14) flops per element for 8 to 16 bytes:
 // memory is the limit. Dropout is a pass over a row in L1.
 #include "kernels/cpu/column_sums.h"
@@ -19,7 +19,7 @@ using simd::for_each;
 using simd::set;
 using simd::vf;
 
-// Multiplied by this, a row of the residual has had its drop path; 0: all of it is dropped.
+// The factor by which drop path multiplies a row of the residual; 0: the row is dropped.
 template <class Op>
 float keep_factor(const Op& op, int row) {
   const Drop& path = op.drop_path;

@@ -4,8 +4,8 @@
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
 //   dresidual = drop_path(dropout(dinp))
 // Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
-// are those of sum as it is stored; the variance is computed from the differences from the mean, in
-// a second pass, so that nothing cancels.
+// are computed from sum as stored; the variance is computed from differences from the mean, in a
+// second pass, so that nothing cancels.
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
 // If C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
@@ -14,8 +14,8 @@
 //   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared
 //   memory while it works on the current ones, and a thread keeps its columns' dweight and dbias
 //   in registers.
-// The last block adds the blocks' dweight and dbias; if rows are long, finish_column_sums adds
-// them, since one block would take longer than a launch.
+// The last block to finish adds up the blocks' dweight and dbias; if rows are long,
+// finish_column_sums does, since one block would take longer than a launch.
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   }
 }
 
-// partial [blocks, 2, C]: dbias, dweight. Runs before dinp is written, which may be dout itself.
+// partial [blocks, 2, C]: dbias, dweight. Runs before dinp is written, as dinp may be dout itself.
 template <class T>
 __global__ void __launch_bounds__(256) layernorm_backward_any_columns(LayerNormBackward op) {
   await_kernel_ahead();
@@ -218,7 +218,7 @@ __device__ float sum_of(const float (&x)[packs]) {
 }
 
 constexpr int forward_threads = 128;
-template <class T, int lanes>  // at least, on an SM
+template <class T, int lanes>  // per SM, at least
 constexpr int forward_blocks = sizeof(T) == 4 ? 6
                                : lanes == 8   ? 8
                                               : 7;
@@ -409,7 +409,7 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
     const float slope = warp_sum<lanes>(sum_of(g_xhat_sum)) * inverse_C * rstd;
     const bool kept = is_kept(op, row);
 
-    __syncwarp();  // the row is read again: kept in registers, it would cost half the warps
+    __syncwarp();  // the row is read again: keeping it in registers would halve the warps
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
       const auto weight = load<width>(op.weight + S::column_in(p, C));
@@ -511,7 +511,7 @@ void CudaKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
   by_split(op.dtype, C, [&]<class T, int lanes, int size>() {
     const dim3 grid = backward_grid<lanes>(props_, op.shape);
     const int blocks = static_cast<int>(grid.y);
-    // One group: the blocks are few.
+    // One group, since there are few blocks.
     const RowParts parts{.partial = static_cast<float*>(op.workspace),
                          .arrived = props_.arrived,
                          .count = blocks,

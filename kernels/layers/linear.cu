@@ -3,17 +3,17 @@
 //   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
 //                                                     = or += by accumulate
-// The products are cuBLASLt's (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
-// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order; but if
-// linear_choice.h says so, the weight's gradient and dbias are computed in one pass
+// cuBLASLt computes the products (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
+// epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order. For the
+// shapes that linear_choice.h selects, one pass computes both the weight gradient and dbias
 // (kernels/gemm/weight_gradient.cuh).
 //
-// Every sum is rounded to 16 bits once, after the bias. For rows that don't begin at multiples of
-// 16 bytes, cuBLASLt breaks this rule: on an H100 it took wmma kernels (s161616gemm_bf16), which
-// store the product in bf16, and added the bias to that. Its numerical flags describe factors and
-// accumulators, not this. For such rows the product stays in fp32, in the workspace, and
-// round_product() adds the bias and rounds: 8 more bytes per element, for a head of 10 classes,
-// say. Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
+// Every sum is rounded to 16 bits once, after the bias is added. For rows that don't begin at
+// multiples of 16 bytes, cuBLASLt breaks this rule: on an H100 it chose wmma kernels
+// (s161616gemm_bf16), which store the product in bf16, and added the bias to that. Its numerical
+// flags cover operands and accumulators, not this. For such rows, a head of 10 classes for example,
+// the product stays in fp32, in the workspace, and round_product() adds the bias and rounds: 8 more
+// bytes per element. Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -70,7 +70,7 @@ __global__ void linear_backward_bias_plain(LinearBackwardWeight op) {
 
 // ---- by cuBLASLt --------------------------------------------------------------------------------
 
-// All rows begin at multiples of 16 bytes in 16 bits: M is not a row's length.
+// Whether all rows begin at multiples of 16 bytes in 16 bits; rows have N or K elements.
 bool in_whole_packs(const LinearShape& s) { return s.N % 8 == 0 && s.K % 8 == 0; }
 
 // The dtype of the product's result: fp32 if round_product() follows.
@@ -105,7 +105,7 @@ bool dbias_on_the_way(const LinearBackwardWeight& op, const DeviceProps& props) 
   return has_mma && in_whole_packs(op.shape) && in_one_pass(props.arch, op.shape);
 }
 
-// The product's own part of a workspace in which another follows.
+// Bytes of the product's part of a workspace, rounded up so that another part can follow.
 size_t padded(size_t bytes) { return ceil_div(bytes, size_t{256}) * 256; }
 
 // ---- rounding apart from the product ------------------------------------------------------------
@@ -155,7 +155,7 @@ using LinearSums = WarpTile<T, tile, tile, warps_m, warps_n>;
 struct LinearShared {
   union {
     Stage<tile, tile> stage[stages];
-    Pack<float> sums[tile * tile / 4];  // in the end, the second group's
+    Pack<float> sums[tile * tile / 4];  // at the end, the second group's
   };
 };
 
@@ -164,7 +164,7 @@ template <int rows, int columns>
 __device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
   const bool second = threadIdx.x >= threads;
   Pack<float>* const mine = s.sums + threadIdx.x % threads;
-  __syncthreads();  // all are done with what is there
+  __syncthreads();  // all threads are done with the memory's former contents
 #pragma unroll
   for (int i = 0; i < rows * columns; ++i) {
     Pack<float> x;
@@ -182,10 +182,10 @@ __device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
     }
 }
 
-// (weight_gradient.cuh) For a linear layer, two warp groups split the tile's pixels and add their
-// sums in the end: as many warps as two blocks, with half the parts. The blocks of the first c see
-// each row of dout once, and multiply it by a column of ones too, for dbias. Each part's dbias
-// follows its dweight in the workspace. Limited by L2.
+// weight_gradient.cuh's product for a linear layer: two groups of warps split the tile's pixels and
+// add up their sums at the end. An SM has as many warps as with two blocks, but half the parts. The
+// blocks with c = 0 read each row of dout once, so they multiply it by a column of ones, too, for
+// dbias. Each part's dbias follows its dweight in the workspace. Limited by L2.
 template <class T>
 __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(WeightProduct p) {
   await_kernel_ahead();
@@ -217,7 +217,7 @@ ConvShape as_conv(const LinearShape& s) {
   return {.N = 1, .H = 1, .W = s.M, .C = s.K, .K = s.N, .R = 1, .S = 1, .stride = 1, .padding = 0};
 }
 
-// One block fills an SM; parts have at least 16 steps, since adding up shorter ones costs more.
+// One block fills an SM. Parts have at least 16 steps: adding up shorter ones costs more time.
 PixelParts linear_parts(const DeviceProps& props, const LinearShape& s) {
   return parts_of_pixels(as_conv(s), ceil_div(s.M, step_pixels),
                          ceil_div(s.N, tile) * ceil_div(s.K, tile), props.sms, 16);
@@ -263,7 +263,7 @@ void linear_weight_gradient(const DeviceProps& props, const LinearBackwardWeight
 
 }  // namespace
 
-// Pointers are not set yet, so a bias is allowed for.
+// Pointers aren't set yet, so the workspace allows for a bias.
 template <>
 size_t CudaKernels::workspace(const LinearForward& op) {
   return std::max(product_bytes(*matmul_, product(op, true)),
@@ -289,7 +289,7 @@ void CudaKernels::run(const LinearBackwardInput& op, cudaStream_t stream) {
               {.c = op.dinp, .workspace = op.workspace, .a = op.dout, .b = op.weight}, stream);
 }
 
-// Pointers are not set yet, so dbias is allowed for.
+// Pointers aren't set yet, so the workspace allows for dbias.
 template <>
 size_t CudaKernels::workspace(const LinearBackwardWeight& op) {
   const size_t product_bytes = matmul_->workspace_bytes(product(op));

@@ -1,5 +1,5 @@
-// A linear and a layer norm as two operations (kernels.h). oneDNN's product is stored in out, or in
-// dinp, and layernorm.cpp reads it from there. Its arithmetic is the limit: 2 M N K flops.
+// A linear layer and a layer norm as two operations (kernels.h). oneDNN's product is stored in out,
+// or in dinp, and layernorm.cpp reads it from there. The product's 2 M N K flops are the limit.
 #include "kernels/cpu/cpu_kernels.h"
 
 namespace bv::BAREVISION_ISA {

@@ -1,7 +1,7 @@
-// A linear and a layer norm (kernels.h), each by its own kernels, plain or fast. The product is
-// rounded to dtype in out, or in dinp, and layernorm.cu reads it from there: in 16 bits it moves 4
-// bytes per element that a product with the norm in its epilogue would keep in registers. Memory
-// limits the second kernel, and so these operations.
+// A linear layer and a layer norm (kernels.h), each with its own kernels, plain or fast. The
+// product is rounded to dtype and stored in out, or in dinp, from where layernorm.cu reads it: in
+// 16 bits, that moves 4 bytes per element that a product with the norm in its epilogue would keep
+// in registers. Memory limits the second kernel, and so these operations.
 #include <algorithm>
 
 #include "kernels/cuda/cuda_kernels.h"

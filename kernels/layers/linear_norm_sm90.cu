@@ -9,11 +9,11 @@
 //            dnorm_weight, dnorm_bias (+)= column sums
 // All =, but dnorm_weight and dnorm_bias = or += by accumulate. sum, out and dinp are rounded once.
 //
-// Bytes: 2 M (K + 3 * 192) and 2 M (N + 3 * 192), where the two operations move 4 M 192 more, the
-// product's round trip: the limit (ROOFLINE.md, layer norm). A consumer has 64 rows, since with 128
-// its sums would take 192 of 240 registers; both share b, as 64 rows alone would read 1.4 times the
-// bytes from L2. With dropout layernorm.cu computes the gradient: the epilogue leaves no registers
-// for Philox.
+// Memory is the limit (ROOFLINE.md, layer norm): 2 M (K + 3 * 192) bytes forward and
+// 2 M (N + 3 * 192) backward; two operations would move 4 M 192 more, the product's round trip. A
+// consumer has 64 rows, since with 128 its sums would take 192 of 240 registers; both consumers
+// share b, since 64 rows by themselves would read 1.4 times the bytes from L2. With dropout,
+// layernorm.cu computes the gradient, since the epilogue leaves no registers for Philox.
 #include "kernels/cuda/hopper/hopper_kernels.h"
 #include "kernels/gemm/sm90_tiles.h"
 #include "kernels/layers/linear_norm_sm90_epilogue.cuh"

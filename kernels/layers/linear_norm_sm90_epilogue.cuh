@@ -1,5 +1,5 @@
-// Ends of Hopper's linear layers (kernels/gemm/sm90_epilogue.cuh) whose tile holds whole rows:
-// layer norm's.
+// Epilogues of Hopper's linear layers (kernels/gemm/sm90_epilogue.cuh) whose tiles hold whole rows:
+// layer norm, forward and backward.
 #pragma once
 #include "kernels/cuda/norm_sums.cuh"
 #include "kernels/gemm/dropout.cuh"
@@ -10,13 +10,13 @@ namespace bv::BAREVISION_GPU::sm90 {
 constexpr int norm_rows = 64, row_length = 192;  // of a consumer's tile
 
 // Dropout of a thread's pairs in for_each_square, x[2 i] and x[2 i + 1] at square_row(0, i) of the
-// 64 rows from `m` on and at square_column(j, i). Two neighbouring lanes have the four columns of a
-// draw: each draws for one of their two rows.
+// 64 rows from `m` on and at square_column(j, i). Two neighbouring lanes hold the four columns of a
+// draw, in two rows: each lane draws for one of the rows.
 class DroppedSquares {
  public:
   __device__ DroppedSquares(const auto& op, int m)
       : row_(op, m + square_row(0, odd()), row_length) {}
-  // first: the piece's column.
+  // first: the piece's first column.
   __device__ void drop(float (&x)[8], int first, int j) const {
     if (!row_.drops()) return;
 #pragma unroll
@@ -40,7 +40,7 @@ class DroppedSquares {
 };
 
 // ---- out = layer norm of the sums, the bias and stream ------------------------------------------
-// A thread has 48 columns of two rows, as stored in `sum`, in the place of its sums.
+// A thread has 48 columns of two rows; the values that it stores in `sum` replace its sums.
 template <class T>
 struct NormForward {
   static constexpr bool sums_of_a = false, same_columns = false, phases = false;
@@ -63,7 +63,7 @@ struct NormForward {
   template <class Shared>
   __device__ void begin(const Item& t, Nothing&, Shared& s, int consumer, int turn) const {
     if (first_of_consumer()) {
-      cp_async_bulk_wait_group_read<0>();  // the item before has left
+      cp_async_bulk_wait_group_read<0>();  // TMA has read the previous item
       mbarrier_arrive_expect_tx(&s.full, sizeof s.sum);
       for (int p = 0; p < pieces; ++p)
         cp_async_bulk_tensor(s.sum[p].at, stream, &s.full, {p * piece_columns, t.m});
@@ -156,8 +156,8 @@ struct NormForward {
 };
 
 // ---- dinp = layer norm's backward of the sums -------------------------------------------------
-// A thread has 48 columns of two rows. It goes over them twice: for the sums over rows and columns,
-// then for dinp; `sum` is read from shared memory again, as registers are full of sums.
+// A thread has 48 columns of two rows and processes them twice: for the sums over rows and columns,
+// then for dinp. It reads `sum` from shared memory again, since its registers are full.
 template <class T>
 struct NormBackward {
   static constexpr bool sums_of_a = false, same_columns = true, phases = false;
@@ -183,7 +183,7 @@ struct NormBackward {
     };
     float weight[row_length];
     uint64_t full;  // mbarrier of sum and dsum
-    bool is_last;   // the first consumer's
+    bool is_last;   // only the first consumer's is used
     __device__ void prepare() { mbarrier_init(&full, 1); }
   };
 
@@ -191,7 +191,7 @@ struct NormBackward {
   template <class Carried, class Shared>
   __device__ void begin(const Item& t, Carried& carried, Shared& s, int consumer, int turn) const {
     if (first_of_consumer()) {
-      cp_async_bulk_wait_group_read<0>();  // the item before has left
+      cp_async_bulk_wait_group_read<0>();  // TMA has read the previous item
       mbarrier_arrive_expect_tx(&s.full, (norm.dsum ? 2 : 1) * sizeof s.rows.sum);
       for (int p = 0; p < pieces; ++p) {
         cp_async_bulk_tensor(s.rows.sum[p].at, sum, &s.full, {p * piece_columns, t.m});

@@ -3,10 +3,10 @@
 //   forward  out[M,N]  = inp[M,K]  weight[N,K]^T + bias    both contiguous along the summed K
 //   input    dinp[M,K] = dout[M,N] weight[N,K]             the weight is contiguous along its rows
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K]        both are contiguous along their rows
-//            dbias[N] (+)= sums over dout's columns, from a product by ones of the same tile
-// With GELU (kernels.h): forward's epilogue computes it from the unrounded sums; backward's reads
-// h, multiplies by the slope, and adds up the columns. With dropout, too, gelu.cu computes it: the
-// sums leave no registers for Philox.
+//            dbias[N] (+)= column sums of dout, from a product of the same tile with ones
+// With GELU (kernels.h), forward's epilogue computes it from the unrounded sums; backward's reads
+// h, multiplies by the slope and adds up the columns. With GELU and dropout, gelu.cu computes both,
+// since the sums leave no registers for Philox.
 // out and dinp =; dweight and dbias = or += by accumulate. Each sum is rounded to 16 bits once.
 #include <algorithm>
 
@@ -19,7 +19,7 @@ namespace bv::BAREVISION_GPU {
 namespace {
 using namespace sm90;
 
-// Sizes that TMA can copy. Tensors begin at multiples of 16 bytes, as all tables ask.
+// Sizes that TMA can copy. Tensors begin at multiples of 16 bytes, as the table requires.
 bool fits(DType dtype, const LinearShape& s) {
   return dtype != DType::fp32 && s.N % 8 == 0 && s.K % 8 == 0;
 }
@@ -32,8 +32,8 @@ using Activation = Product<T, AlongK, B, Epilogue, tile_rows, tile_n, consumers>
 template <class T, int tile_m, int tile_n, Consumers consumers>
 using Gradient = Product<T, AlongRows, AlongRows, ToFp32, tile_m, tile_n, consumers>;
 
-// ---- forward, input's gradient ----------------------------------------------------------------
-// a [M, K] b, with b of [N, K] or, if B is AlongRows, [K, N].
+// ---- forward, input gradient ------------------------------------------------------------------
+// out [M, N] = a [M, K] b, where b is [N, K] or, if B is AlongRows, [K, N].
 struct Factors {
   const void *a, *b;
   int M, N, K;
@@ -87,7 +87,7 @@ Bias<T> bias_of(const void* bias, int N) {
   return {static_cast<const T*>(bias), N};
 }
 
-// ---- weight's gradient ------------------------------------------------------------------------
+// ---- weight gradient --------------------------------------------------------------------------
 Plan plan_weight(const LinearShape& s, const DeviceProps& props) {
   using enum Consumers;
   return best_plan_in_parts(
@@ -155,7 +155,7 @@ ColumnSums HopperKernels::run_in_parts(const LinearBackwardWeight& op, cudaStrea
   const bool direct = division.parts == 1;
   auto* const partial = static_cast<float*>(op.workspace);
   const int64_t weights = int64_t{N} * K,
-                biases = op.dbias ? N : 0;  // of a part: one after the other
+                biases = op.dbias ? N : 0;  // per part, which has weights, then biases
   by_16_bits(op.dtype, [&]<class T>() {
     const auto with = [&]<int tile_m, int tile_n, Consumers consumers>() {
       launch_product<Gradient<T, tile_m, tile_n, consumers>>(

@@ -1,4 +1,4 @@
-// Ends of Hopper's linear layers (kernels/gemm/sm90_epilogue.cuh): bias, GELU, its slope.
+// Epilogues of Hopper's linear layers (kernels/gemm/sm90_epilogue.cuh): bias, GELU, GELU's slope.
 #pragma once
 #include "kernels/gemm/gelu.cuh"
 #include "kernels/gemm/sm90_epilogue.cuh"
@@ -11,7 +11,7 @@ struct Bias {
   const T* bias;
   int N;
 
-  // A thread's columns of a piece.
+  // The bias of a thread's columns of a piece.
   struct Piece {
     uint32_t pair[piece_columns / 8];
     __device__ Elements<float, 2> at(int j) const { return floats_of<T>(pair[j]); }
@@ -27,7 +27,7 @@ struct Bias {
   }
 };
 
-// Pieces of 64 rows: two of 128 for each consumer would leave the largest tiles but two stages.
+// Pieces have 64 rows: two of 128 per consumer would leave only two stages to the largest tiles.
 constexpr int piece_rows = wgmma_m;
 
 // ---- out = sums + bias ------------------------------------------------------------------------
@@ -57,7 +57,7 @@ struct AddBias {
       for (int m = 0; m < sums.blocks; ++m) {
         Piece<piece_rows>& piece = s.piece[(turn * pieces + p * sums.blocks + m) % 2];
         if (first_of_consumer())
-          cp_async_bulk_wait_group_read<1>();  // the piece before the last has left
+          cp_async_bulk_wait_group_read<1>();  // TMA has read the piece before the last
         wait_for_consumer(consumer);
         for_each_square<1>(piece, [&](int, int j, uint4* to) {
           const float* const x = sums.of[m] + 4 * (8 * p + j);
@@ -161,7 +161,7 @@ struct TimesGeluSlope {
     Piece<tile_m> piece[2];  // h, then out in its place
     float of_warp[warpgroup / warp_size][widest];
     uint64_t has_h[2];  // mbarriers
-    bool is_last;       // the first consumer's
+    bool is_last;       // only the first consumer's is used
     __device__ void prepare() {
       for (uint64_t& b : has_h) mbarrier_init(&b, 1);
     }
@@ -171,7 +171,7 @@ struct TimesGeluSlope {
   __device__ void store(const Sums<tile_m, tile_n>& sums, const Item& t, Carried<tile_n>& carried,
                         Shared<tile_m>& s, int consumer, int turn) const {
     constexpr int pieces = tile_n / piece_columns;
-    const auto fetch = [&](int p) {  // once the piece before has left the place
+    const auto fetch = [&](int p) {  // once TMA has read the pieces stored before
       const int place = (turn * pieces + p) % 2;
       cp_async_bulk_wait_group_read<0>();
       mbarrier_arrive_expect_tx(&s.has_h[place], sizeof(Piece<tile_m>));

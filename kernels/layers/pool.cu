@@ -1,16 +1,16 @@
 // Max pool over windows of R x R, and the mean over all positions of an image.
 //   max pool      out = maximum of the window, index = r R + s of its first maximum; NaN beats
-//                 every number;   dinp = sum of dout over the windows whose index names this
+//                 every number;   dinp = sum of dout over the windows whose index selects this
 //                 element, in the windows' order
 //   average pool  out[n, c] = sum over positions of inp / positions,   dinp = dout / positions
 // All =. Saved for backward: index, one byte per element. NHWC. Backward gathers: no atomics.
 //
-// Max pool of any window: the plain kernels. ResNet's own (3 x 3, stride 2):
+// Max pool with any window: the plain kernels. With ResNet's (3 x 3, stride 2, padding 1):
 //   block   4 rows, so that windows read most of the elements they share from L1
 //   thread  forward one pack of channels (16 bytes) of out, with three taps' loads in flight;
-//           backward 2 x 2 packs of dinp: always four windows, each read once, so warps don't
-//           diverge
-// Average pool: a block has 16 columns of packs of one image; 16 groups of threads share the
+//           backward 2 x 2 packs of dinp: always four windows reach them, each is read once, and
+//           warps don't diverge
+// Average pool: a block computes 16 packs of channels of one image; 16 groups of threads divide the
 // positions, and their sums are added in order.
 //
 // Memory is the limit; in 16 bits the fast max pool's instructions take about as long (conversions,
@@ -85,8 +85,8 @@ __global__ void average_pool_backward_plain(AveragePoolBackward op) {
 }
 
 // ---- max pool of ResNet -------------------------------------------------------------------------
-// The same with the window's sizes as constants and a pack of channels per thread. A block takes
-// `row_threads` neighbouring packs of each of `rows` rows.
+// Max pool with the window's sizes as constants and a pack of channels per thread. A block computes
+// `row_threads` neighbouring packs in each of `rows` rows.
 constexpr int R = 3, stride = 2, padding = 1;
 constexpr int blocks_per_sm = 4, row_threads = 64, rows = threads / row_threads;
 
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
   store(op.index + at, bytes);
 }
 
-// Whether byte k is `tap`, in registers of four bytes.
+// Whether byte k of index is `tap`, tested in 4-byte registers.
 template <int width>
 __device__ bool is_tap(const Elements<uint8_t, width>& index, int k, unsigned tap) {
   struct Words {
@@ -293,7 +293,7 @@ void require_average(const Op& op, const char* name) {
   require(C <= max_blocks * columns, name, "C: %d, but at most %d", C, max_blocks * columns);
 }
 
-// Whether ResNet's kernel takes it.
+// Whether the kernels for ResNet's window support the shape.
 template <class T>
 bool is_stem(const PoolShape& s) {
   return s.R == R && s.stride == stride && s.padding == padding && in_packs<T>(s.C);

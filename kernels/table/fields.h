@@ -1,4 +1,4 @@
-// The fields that an operation describes, to read or change them.
+// Collects the fields that an operation describes, to read or change them.
 #pragma once
 #include <string>
 #include <vector>

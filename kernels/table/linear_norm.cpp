@@ -1,4 +1,4 @@
-// A linear and a layer norm as the two operations that they are, for devices that don't fuse them.
+// A linear layer and a layer norm as two operations, for devices that don't fuse them.
 #include "kernels/kernels.h"
 
 namespace bv {

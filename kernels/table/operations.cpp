@@ -28,7 +28,7 @@ template <class Op>
 void drop_rules(Arguments& a, const Op& op, const RowsShape& s) {
   const auto rules = [&](const Drop& d) {
     a.rule(d.drop >= 0 && d.drop <= 1, "drop must be in 0-1");
-    a.rule(d.image_rows > 0 && s.rows % d.image_rows == 0, "rows: not of whole images");
+    a.rule(d.image_rows > 0 && s.rows % d.image_rows == 0, "rows must be a multiple of image_rows");
   };
   const Drop* named = &op.dropout;
   if constexpr (requires { op.drop_path; })
@@ -39,7 +39,7 @@ void drop_rules(Arguments& a, const Op& op, const RowsShape& s) {
 }
 Arguments& sizes(Arguments& a, const AttentionShape& s) {
   a.size("B", s.B), a.size("N", s.N), a.size("H", s.H), a.size("D", s.D), a.size("Q", s.Q);
-  a.rule(s.Q <= s.N, "Q: there are only N tokens");
+  a.rule(s.Q <= s.N, "Q must be at most N");
   return a;
 }
 Arguments& sizes(Arguments& a, const EmbedShape& s) {
@@ -50,7 +50,7 @@ Arguments& sizes(Arguments& a, const EmbedShape& s) {
 Arguments& sizes(Arguments& a, const TokensShape& s) {
   a.size("B", s.B), a.size("N", s.N), a.size("C", s.C), a.size("count", s.count);
   a.rule(s.first >= 0, "first must not be negative");
-  a.rule(int64_t{s.first} + s.count <= s.N, "first and count: there are only N tokens");
+  a.rule(int64_t{s.first} + s.count <= s.N, "first + count must be at most N");
   return a;
 }
 Arguments& sizes(Arguments& a, const PositionsShape& s) {
@@ -163,8 +163,8 @@ void LinearBackwardWeight::describe(Arguments& a) const {
 }
 
 // ---- both gradients -----------------------------------------------------------------------------
-// Passes on what one of two gradients describes, but for what they have together: the name, the
-// sizes, which are the first's, and the workspace.
+// Forwards what each of two gradients describes, except what they share: the name and the
+// workspace, which the caller describes, and the sizes, which are those of the first.
 class OneOfTwo final : public Arguments {
  public:
   explicit OneOfTwo(Arguments& to) : to_(to) {}
@@ -195,7 +195,7 @@ void describe_both(Arguments& a, const char* name, const Both& op) {
   input.describe(gradient);
   a.rule(weight.dtype == input.dtype && weight.dout == input.dout &&
              std::memcmp(&weight.shape, &input.shape, sizeof weight.shape) == 0,
-         "the gradients are of two layers");
+         "the two gradients must be of one layer");
   a.workspace(workspace);
 }
 template <>
@@ -281,7 +281,7 @@ void LayerNormForward::describe(Arguments& a) const {
   const double n = count(shape);
   sizes(a.operation("LayerNormForward", dtype), shape).flops(8 * n);
   drop_rules(a, *this, shape);
-  a.rule(residual || !drops(*this), "only a residual is dropped");
+  a.rule(residual || !drops(*this), "dropout and drop_path require a residual");
   a.write("out", out, n), a.write("sum", sum, residual ? n : 0, needed_if(residual));
   a.write("mean", mean, shape.rows), a.write("rstd", rstd, shape.rows);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
@@ -429,9 +429,9 @@ void BatchNormForward::describe(Arguments& a) const {
   sizes(a.operation("BatchNormForward", dtype), shape).flops(two ? 7 * n : 4 * n);
   a.size("parts", parts);
   a.rule(!own.running_mean == !own.running_var && !other.running_mean == !other.running_var,
-         "running_mean and running_var go together");
-  a.rule(!relu_mask || (relu && residual), "relu_mask is wanted only with relu and residual");
-  a.rule(!two || residual, "residual_norm is of a residual");
+         "running_mean and running_var must be given together");
+  a.rule(!relu_mask || (relu && residual), "relu_mask requires relu and a residual");
+  a.rule(!two || residual, "residual_norm requires a residual");
   a.write("out", out, n), a.write("relu_mask", relu_mask, words(shape), optional);
   a.read("inp", inp, n), a.read("residual", residual, n, optional);
   a.write("mean", own.mean, C), a.write("rstd", own.rstd, C);
@@ -502,7 +502,7 @@ BatchNormBackwardSums ConvBackwardInputSums::norm_sums() const {
 void ConvBackwardInputSums::describe(Arguments& a) const {
   const double n = shape.inp_count(), C = shape.C;
   sizes(a.operation("ConvBackwardInputSums", dtype), shape).flops(shape.flops() + 6 * n);
-  a.rule(!norm_relu_mask || relu, "norm_relu_mask is of a batch norm with relu");
+  a.rule(!norm_relu_mask || relu, "norm_relu_mask requires relu");
   a.write("dinp", dinp, n), a.write("sums", sums, 2 * C);
   a.gradient("dnorm_weight", dnorm_weight, C, accumulate);
   a.gradient("dnorm_bias", dnorm_bias, C, accumulate);
@@ -521,7 +521,7 @@ void BatchNormBackward::describe(Arguments& a) const {
   const bool two = other.dinp != nullptr;
   sizes(a.operation("BatchNormBackward", dtype), shape).flops(two ? 15 * n : 8 * n);
   a.size("parts", parts);
-  a.rule(!two || !relu, "residual_norm takes g: relu must be false");
+  a.rule(!two || !relu, "with residual_norm, dout is g: relu must be false");
   a.read("dout", dout, n);
   a.write("dinp", own.dinp, n), a.read("sums", own.sums, 2 * C), a.read("inp", own.inp, n);
   a.read("mean", own.mean, C), a.read("rstd", own.rstd, C), a.read("weight", own.weight, C);
@@ -678,7 +678,7 @@ void SumParts::describe(Arguments& a) const {
 void Validation::begin(const char* name, DType dtype) {
   operation_ = name;
   if (limits_.only_fp32 && dtype != DType::fp32)
-    refuse(operation_, "dtype is not one that this device has");
+    refuse(operation_, "this device doesn't support this dtype");
 }
 
 void Validation::size(const char* name, const int& value) {

@@ -1,5 +1,5 @@
 // Records the operations of a model instead of running them, and provides memory to run one of them
-// again. The bench, --plan and tests get a model's sizes this way.
+// later. The bench, --plan and tests get a model's sizes this way.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -17,16 +17,16 @@ using AnyOperation = Kernels::Apply<std::variant>;
 struct RecordedOperation {
   std::string name;   // "LayerNormForward +residual"
   std::string shape;  // "rows3152 C192"; sizes of 1 are left out
-  int count;          // how often it ran
+  int count;          // how often the model runs it
   Cost cost;
-  AnyOperation operation;  // its pointers only tell which tensors are the same
+  AnyOperation operation;  // its pointers only show which tensors are the same
 };
 
 class RecordingKernels final : public KernelRows<RecordingKernels> {
  public:
-  std::vector<RecordedOperation> operations;  // in the order of their first run
-  bool counting = true;                       // false: notes new names and shapes with a count of 0
-  bool together = false;                      // BothGradients is one operation, not two
+  std::vector<RecordedOperation> operations;  // in the order in which they were first recorded
+  bool counting = true;                       // false: adds new names and shapes, with a count of 0
+  bool together = false;                      // records BothGradients as one operation, not two
 
   template <class Op>
   void dispatch(Op op, Stream) {
@@ -69,14 +69,14 @@ class RecordingKernels final : public KernelRows<RecordingKernels> {
     }
   };
   using Describe = void (*)(const void* op, Arguments&);
-  // Not a template: there are forty operations.
+  // Not a template, which would be instantiated for each of some fifty operations.
   void note(Describe, const void* op, const Extras&, const AnyOperation&);
 
   std::map<std::string, size_t> known_;  // index into `operations`, by what distinguishes them
 };
 
-// The operation with its tensors in new memory: memory(argument), called once for tensors that
-// share theirs.
+// A copy of the operation with its tensors in new memory: memory(argument), called once for tensors
+// that share an address.
 template <class Op, class Memory>
 Op in_new_memory(Op op, Memory memory) {
   std::map<const void*, void*> blocks;
@@ -89,9 +89,9 @@ Op in_new_memory(Op op, Memory memory) {
   return op;
 }
 
-// Valid contents of a tensor, to be repeated over its length: random numbers in [-1, 1), those that
-// are variances in [1/4, 1); StepParams and UpdateState of a usual step; zeros for other integers,
-// which are valid as labels, crops and indices.
+// Valid contents of a tensor, to be repeated over its length: random numbers in [-1, 1), variances
+// in [1/4, 1); StepParams and UpdateState of a typical step; zeros for other integers, which are
+// valid as labels, crops and indices.
 std::vector<std::byte> usual_values(const TensorArgument&);
 
 }  // namespace bv

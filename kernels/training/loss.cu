@@ -6,13 +6,13 @@
 // from z = logits - max, so that large logits cost no precision. An invalid label is never used as
 // an index: it yields NaN, which ends the run.
 //
-// n: elements per access, one for any K, 16 bytes' worth if K allows that.
-// Loss, gradient and mean of logits: a warp per row, 4 rows per block; the loss reads the row again
-// from the cache.
+// n: elements per access, 16 bytes' worth if K allows that, else one.
+// Loss, gradient and mean of logits: a warp per row, 4 rows per block; the loss reads a row twice,
+// the second time from the cache.
 // Metrics: one block, since it adds in row order without a workspace; for 512 rows at a time its
-// warps count the classes that beat the label, then four threads add these to the four sums.
-// GradientTail: one block. 2 to 4 bytes and 4 flops per element, thousands of elements: only the
-// launch limits them; metrics is limited by one SM reading 2 KB per image of 1000 classes.
+// warps count the classes that beat the label, then four threads add the rows to the four sums.
+// GradientTail: one block. 2 to 4 bytes and 4 flops per element, and only thousands of elements:
+// the launch is the limit; for metrics, one SM's reads of 2 KB per image with 1000 classes.
 #include <math.h>
 
 #include "kernels/cuda/plain.cuh"
@@ -39,7 +39,7 @@ __device__ Target target_of(const Op& op, int b) {
 }
 
 // ---- plain --------------------------------------------------------------------------------------
-// How many classes beat the label; more than all if the label is invalid or its logit is NaN.
+// How many classes beat the label; more than K if the label is invalid or its logit is NaN.
 template <class T>
 __device__ int classes_ahead(const T* logits, int label, int K) {
   const float own = label >= 0 && label < K ? to_float(logits[label]) : NAN;
@@ -51,7 +51,7 @@ __device__ int classes_ahead(const T* logits, int label, int K) {
   return ahead;
 }
 
-// A thread computes an image.
+// A thread computes an image's loss.
 template <class T>
 __global__ void cross_entropy_forward_plain(CrossEntropyForward op) {
   const auto [B, K] = op.shape;
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(threads) mean_logits(MeanLogits op) {
 }
 
 struct Counts {
-  float at[metrics_rows][4];  // each row's summands
+  float at[metrics_rows][4];  // each row's terms of the four sums
 };
 
 template <class T, int n>

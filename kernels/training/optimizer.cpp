@@ -1,12 +1,12 @@
-// The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
+// The update of all parameters in two passes over the flat arenas; formulas: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / grad_divisor;
 //           then the state of the loss scale
 //   update  unscale, clip, SGD or Adam or AdamW
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
 // exactly if all gradients are. Its partial sums are those of fixed norm blocks, added in order, so
-// the number of threads doesn't change the result. An update processes runs of chunks that all
-// decay or all don't, at one learning rate; the moving average follows run by run, while the
-// weights are in the cache. Bytes per element: norm 4; Adam 28, and 2 for weights in bf16, 8 for
+// the number of threads doesn't change the result. The update processes runs of chunks that have
+// the same weight decay and learning rate, and updates the moving average run by run, while the
+// weights are in the cache. Bytes per element: norm 4; Adam 28, plus 2 for bf16 weights and 8 for
 // the average; RoundWeights 6. Memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
@@ -22,7 +22,7 @@ using simd::vf;
 constexpr size_t chunk = OptimizerUpdate::decay_chunk;
 
 double sum_of_squares(const float* x, int n) {
-  constexpr int ahead = 1024;  // a single stream stalls at the end of every page
+  constexpr int ahead = 1024;  // without prefetching, a stream stalls at the end of every page
   simd::vd low{}, high{};
   for_each(n, [&](int i, auto lanes) {
     __builtin_prefetch(x + i + ahead);
@@ -37,10 +37,10 @@ double sum_of_squares(const float* x, int n) {
   return sum;
 }
 
-// One step's numbers, the same for all elements.
+// One step's constants; at_rate() makes them those of elements with one lr_scale.
 struct Step {
   float factor;      // of the gradient
-  float lr;          // Adam: / (1 - beta1^t)
+  float lr;          // Adam: divided by 1 - beta1^t
   float root_scale;  // 1 / sqrt(1 - beta2^t)
   float decay;       // AdamW: 1 - lr wd, if weights decay (at_rate)
   float ema_rate;    // share of the new weights in their average
@@ -125,7 +125,7 @@ void convert(T* out, const float* inp, int n) {
   for_each(n, [&](int i, auto lanes) { lanes.store(out + i, lanes.load(inp + i)); });
 }
 
-// The count and the loss scale after an update, done or skipped.
+// Advances the count and the loss scale, for an update that is applied or skipped.
 void update_state(UpdateState& state, const LossScaling& scaling) {
   const bool dynamic = scaling.growth_interval > 0;
   float scale = state.loss_scale;
@@ -151,7 +151,7 @@ void update_all(const OptimizerUpdate& op) {
   const auto alike = [&op](size_t a, size_t b) {
     return !op.decay[a] == !op.decay[b] && (!op.lr_scale || op.lr_scale[a] == op.lr_scale[b]);
   };
-  constexpr size_t block = 256;  // chunks per thread and turn
+  constexpr size_t block = 256;  // chunks that a thread updates at a time
 #pragma omp parallel for schedule(static)
   for (size_t first = 0; first < chunks; first += block) {
     const size_t last = first + block < chunks ? first + block : chunks;

@@ -1,22 +1,22 @@
-// The update of all parameters in two passes over the flat arenas; mathematics: kernels.h.
+// The update of all parameters in two passes over the flat arenas; formulas: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / grad_divisor; then
 //           the loss scale's state
 //   update  unscale, clip, SGD or Adam or AdamW: master weights and 16-bit compute_weights; the
 //           moving average, from the weights still in registers
 //
-// Norm. A square may overflow although the number doesn't, so the sum is of doubles: finite exactly
-// if all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double, so a
-// thread adds the squares of 16 elements in fp32 and the result as a double; if that sum is outside
-// the range in which fp32 loses nothing, the 16 are added again as doubles. A thread block sums a
-// norm block; one thread block adds these sums, all in fixed order. Update. A thread takes 4
-// elements in 16-byte accesses. Each thread computes the step's numbers: 1 - beta^t is -expm1(t log
-// beta) with log beta from the host, in fp32 good to 2 ulp, while pow would need doubles. Kinds of
-// optimizer are uniform branches, not template parameters. A skipped update returns after reading
+// Norm. The square of a finite gradient may overflow fp32, so the sum is in double: it is finite
+// exactly if all gradients are. Consumer GPUs are too slow in fp64 to add every square as a double,
+// so a thread adds the squares of 16 elements in fp32 and the result as a double; if the fp32 sum
+// may have overflowed or underflowed, the 16 are added again as doubles. A thread block sums a norm
+// block; one thread block adds these sums, all in fixed order. Update. A thread updates 4 elements
+// in 16-byte accesses. Each thread computes the step's constants: 1 - beta^t is -expm1(t log beta),
+// with log beta from the host, accurate to 2 ulp in fp32, while pow would need doubles. The kind of
+// optimizer is a uniform branch, not a template parameter. A skipped update returns after reading
 // found_inf.
 //
-// Memory is the limit: norm 4 bytes per element, AdamW 30 with compute_weights, and 8 for the
-// average (a kernel of its own would take 12); RoundWeights 6. Registers and blocks
-// per SM: tests/kernels/resources.txt.
+// Memory is the limit: norm 4 bytes per element, AdamW 30 with compute_weights, plus 8 for the
+// average (12 in a kernel of its own); RoundWeights 6. Registers and blocks per SM:
+// tests/kernels/resources.txt.
 #include <math.h>
 
 #include "kernels/cuda/plain.cuh"
@@ -25,7 +25,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// The state that the update reads; then the count and the loss scale move on.
+// Sets the state that the update reads, then advances the count and the loss scale.
 __device__ void update_state(const GradientNorm& op, double sum) {
   const LossScaling& scaling = op.scaling;
   UpdateState s = *op.state;
@@ -144,7 +144,7 @@ __device__ double sum_of_squares(const Pack<float> (&x)[norm_packs]) {
   float sum = 0;
   for (const Pack<float>& pack : x)
     for (const float e : pack.at) sum = fmaf(e, e, sum);
-  // Below, a square may have lost digits; a NaN fails both comparisons.
+  // Below 2^-100, squares may have underflowed; a NaN fails both comparisons.
   if (sum > 0x1p-100f && sum < INFINITY) return sum;
   double exact = 0;
   for (const Pack<float>& pack : x)
@@ -180,10 +180,10 @@ struct Betas {
   float beta1, beta2, one_minus_beta1, one_minus_beta2, log_beta1, log_beta2;
 };
 
-// One step's numbers, the same for all elements.
+// One step's constants, the same for all elements with the same lr_scale.
 struct Step {
   float factor;      // of the gradient
-  float lr;          // Adam: / (1 - beta1^t)
+  float lr;          // Adam: divided by 1 - beta1^t
   float root_scale;  // 1 / sqrt(1 - beta2^t)
   float decay;       // AdamW: 1 - lr wd, where weights decay
   bool first;
@@ -224,7 +224,7 @@ __device__ float adam(const OptimizerUpdate& op, const Betas& betas, const Step&
   return w * (decays && decoupled ? step.decay : 1) - m / root * step.lr;
 }
 
-// T: compute_weights' type; float: there are no compute weights.
+// T: the type of compute_weights; float: there are none.
 template <class T>
 __global__ void __launch_bounds__(threads) optimizer_update(OptimizerUpdate op, Betas betas) {
   await_kernel_ahead();

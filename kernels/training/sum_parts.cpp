@@ -1,6 +1,6 @@
-// The sum of equal parts in a fixed tree; mathematics: kernels.h. An element's partial sums wait in
-// a binary counter: part p joins as many of them as p + 1 has trailing zeros. 4 (parts + 1) bytes
-// per element in fp32: memory is the limit.
+// The sum of equal parts in a fixed tree; formulas: kernels.h. An element's partial sums are kept
+// like a binary counter's digits: part p is added to as many of them as p + 1 has trailing zeros.
+// 4 (parts + 1) bytes per element in fp32: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 using simd::vf;
 
-// Parts begin .. begin + n of one vector's elements.
+// Sums parts begin .. begin + n of a vector of elements.
 template <class Load>
 vf tree(int begin, int n, Load load) {
   vf level[7] = {};

@@ -1,7 +1,7 @@
-// The sum of equal parts in a fixed tree; mathematics: kernels.h. A thread takes 4 elements in
-// accesses of 16 bytes (8 of 16 bits), and its partial sums wait in a binary counter: part p joins
-// as many of them as p + 1 has trailing zeros, which is known to the compiler, so that all are
-// registers. Few parts have a kernel of their own, with fewer of these.
+// The sum of equal parts in a fixed tree; formulas: kernels.h. A thread sums 4 elements in accesses
+// of 16 bytes (8 in 16 bits). Its partial sums are kept like a binary counter's digits: part p is
+// added to as many of them as p + 1 has trailing zeros. The compiler unrolls the parts, so it keeps
+// all partial sums in registers; up to 8 parts have a kernel of their own, with fewer registers.
 // 4 (parts + 1) bytes per element in fp32: memory is the limit.
 #include "kernels/cuda/plain.cuh"
 
@@ -9,7 +9,7 @@ namespace bv::BAREVISION_GPU {
 namespace {
 
 // ---- plain --------------------------------------------------------------------------------------
-// 1 to 2 * half parts.
+// Sums 1 to 2 * half parts; half 0: one part.
 template <int half, class T>
 __device__ float plain_tree(const T* inp, size_t stride, int parts) {
   if constexpr (half == 0) {
@@ -58,7 +58,7 @@ __device__ Four operator+(const Four& a, const Four& b) {
   return sum;
 }
 
-// Up to `most` parts of 4 elements, of which `left` are there.
+// Sums up to `most` parts of 4 elements, of which `left` exist.
 template <int most, class T>
 __device__ Four tree(const T* inp, size_t stride, int parts, size_t left) {
   constexpr int levels = 7;

@@ -1,4 +1,4 @@
-// Compiled with the toolkit's header and with the stand-in's: both must define the same numbers.
+// Compiled with the toolkit's header and with the stand-in's: both must define the same values.
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ static_assert(sizeof(cublasLtMatmulAlgo_t) == 64 && sizeof(cublasLtMatmulHeurist
 #ifdef CUBLAS_VER_MAJOR  // the toolkit's header
 namespace {
 
-// Without a GPU, too: whether kernels/cuda/lazy/cublaslt.cpp finds each function in the library.
+// Checks, even without a GPU, that kernels/cuda/lazy/cublaslt.cpp finds each library function.
 TEST(CublasLt, IsLoadedByItsFirstCalls) {
   EXPECT_EQ(cublasLtGetVersion() / 10000, size_t{CUBLAS_VER_MAJOR});
   EXPECT_STRNE(cublasLtGetStatusString(CUBLAS_STATUS_INVALID_VALUE), "");
@@ -43,7 +43,7 @@ TEST(CublasLt, IsLoadedByItsFirstCalls) {
   EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(
                 preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
             CUBLAS_STATUS_SUCCESS);
-  // These need a GPU, or what is missing here.
+  // These would need a GPU or a handle; here they only have to be found.
   cublasLtHandle_t handle = nullptr;
   if (cublasLtCreate(&handle) == CUBLAS_STATUS_SUCCESS) {
     EXPECT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);

@@ -1,4 +1,4 @@
-// The GPU as a device for the table of tests, in both builds.
+// The GPU as a device for the kernel tests, in both builds.
 #pragma once
 #include "tests/kernels/device.h"
 

@@ -1,4 +1,4 @@
-// Compiled with the toolkit's header and with the stand-in's: both must define the same numbers and
+// Compiled with the toolkit's header and with the stand-in's: both must define the same values and
 // accept the same calls.
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
-// wgmma of every shape in a loop over tiles, so that ptxas sees each on every architecture: on
-// sm_90a it must not serialise them, which fails the build. The kernels are never launched.
+// Kernels with wgmma of every shape in a loop over tiles, so that ptxas compiles each for every
+// architecture. The build fails if ptxas serialises them on sm_90a. They are never launched.
 #include <array>
 #include <utility>
 
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(128) hopper_wgmma(float* out, int tiles) {
   store(out, d);
 }
 
-// D as A of a second product, as attention has it.
+// Uses D as A of a second product, as attention does.
 template <class T, int columns, Major b_major>
 __global__ void __launch_bounds__(128) hopper_wgmma_twice(float* out, int tiles) {
   auto& s = shared<Shared>();
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(128) hopper_wgmma_twice(float* out, int tiles)
   store(out, d);
 }
 
-// An eighth of each N.
+// N / 8 - 1 for each N.
 #ifdef BAREVISION_EVERY_SHAPE
 using Eighths = std::make_integer_sequence<int, 32>;
 #else

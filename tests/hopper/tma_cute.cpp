@@ -1,7 +1,7 @@
-// Against CuTe: where each byte of a swizzled tile stands, what TMA copies there (the map that CuTe
-// makes and the coordinates that it issues, carried out by the stand-in, leave CuTe's layout of the
-// tile filled with CuTe's view of the tensor), convolutions' operands by CUTLASS' own set-up, and
-// stmatrix by its copy traits. All values are different, so a wrong place shows.
+// Compares the stand-in with CuTe: the address of each byte of a swizzled tile; TMA copies (with
+// CuTe's map and coordinates, the stand-in must fill CuTe's layout of the tile with CuTe's view of
+// the tensor); the operands of convolutions, set up by CUTLASS; and stmatrix, by CuTe's copy
+// traits. All values differ, so a wrong place shows.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +19,7 @@
 
 #include "tests/hopper/tma_sides.h"
 
-// CuTe's calls of the driver come to the stand-in's.
+// CuTe's driver calls are forwarded to the stand-in's functions.
 extern "C" CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type,
                                            cuuint32_t rank, void* address, const cuuint64_t* sizes,
                                            const cuuint64_t* strides, const cuuint32_t* box,
@@ -83,7 +83,7 @@ void compare_swizzle(Count& count) {
 }
 
 // ---- Tiles -------------------------------------------------------------------------------------
-// Integers of a nested tuple, innermost first.
+// The integers of a nested tuple, innermost first.
 template <class Tuple>
 std::vector<int> numbers(const Tuple& t) {
   std::vector<int> list;
@@ -91,7 +91,7 @@ std::vector<int> numbers(const Tuple& t) {
   return list;
 }
 
-// Every tile of a tensor, those at its edges, too, by loads and back by stores.
+// Loads every tile of a tensor, including those at its edges, and stores it again.
 template <class Tensor_, class SmemLayout, class Tiler>
 void compare_tiles(Memory& m, const Tensor_& tensor, const SmemLayout& layout, const Tiler& tiler,
                    Count& count) {

@@ -5,7 +5,7 @@
 
 namespace bv::compare {
 
-// The driver's calls; 0 is success. A map has 128 bytes, aligned to 64.
+// The driver functions; 0 is success. A map has 128 bytes, aligned to 64.
 int encode_tiled(void* map, int type, unsigned rank, void* address, const uint64_t* sizes,
                  const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
                  int interleave, int swizzle, int promotion, int fill);
@@ -13,11 +13,11 @@ int encode_im2col(void* map, int type, unsigned rank, void* address, const uint6
                   const uint64_t* strides, const int* lower, const int* upper, uint32_t channels,
                   uint32_t pixels, const uint32_t* steps, int interleave, int swizzle,
                   int promotion, int fill);
-// `shared` at a multiple of 128 bytes, of 1024 with a swizzle. offsets: null for tiles.
+// `shared` is aligned to 128 bytes, to 1024 with a swizzle. offsets: null for tiles.
 void load(unsigned char* shared, const void* map, const int* at, const unsigned* offsets);
 void store(const void* map, const unsigned char* shared, const int* at);
 uintptr_t swizzled(uintptr_t address, unsigned span_bytes);
-// A warp's stmatrix of four matrices: registers[lane][4], the row that each lane addresses.
+// A warp's stmatrix of four matrices: registers[lane][4]; rows[lane]: the row that lane addresses.
 void stmatrix(bool transposed, const uint32_t (*registers)[4], uint16_t* const* rows);
 
 }  // namespace bv::compare

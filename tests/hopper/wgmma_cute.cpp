@@ -1,5 +1,5 @@
-// Against CuTe: matrix descriptors bit by bit, and products by the stand-in's wgmma of tiles that
-// CuTe's layouts have stored in shared memory, whose sums CuTe's layouts of registers find; for all
+// Compares the stand-in with CuTe: matrix descriptors bit by bit, and products by wgmma, with tiles
+// stored by CuTe's layouts of shared memory and sums read by CuTe's layouts of registers; for all
 // shapes, both majors, all swizzles, both orders of a tile's atoms, fp16 and bf16.
 #include <cstdio>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include "tests/hopper/wgmma_sides.h"
 
-// CuTe takes shared addresses by this.
+// CuTe gets shared addresses from this function.
 #define CUTE_CVTA_GENERIC_TO_SHARED_ACTIVATED 1
 size_t __cvta_generic_to_shared(const void*);
 #define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED 1
@@ -39,8 +39,8 @@ Counts descriptors{"descriptors"}, sums{"sums"}, one_hot{"one-hot sums"};
 
 // ---- Tiles in shared memory --------------------------------------------------------------------
 
-// [size, depth], by CuTe: where each element is stored, and the descriptor of each 16 of K, for a
-// tile at the beginning of shared memory.
+// A tile [size, depth] at the beginning of shared memory, by CuTe: where each element is stored,
+// and the descriptor of every 16 of K.
 struct StoredTile {
   int size;
   bool is_mn_major, k_first;
@@ -76,7 +76,7 @@ StoredTile make_tile() {
   return t;
 }
 
-// Ours, from the tile's dimensions.
+// Our descriptor, computed from the tile's dimensions.
 uint64_t our_descriptor(const StoredTile& t, int step) {
   const uint32_t row = 16u << t.swizzle, atom = 8 * row, size = uint32_t(t.size);
   const uint32_t atoms_mn = t.is_mn_major ? size * 2 / row : size / 8;
@@ -99,7 +99,7 @@ uint64_t our_descriptor(const StoredTile& t, int step) {
 }
 
 void compare_descriptors(const StoredTile& t) {
-  // The distance between two atoms where there is but one means nothing; CuTe's is 0.
+  // If there is only one atom, the distance to the next has no meaning; CuTe's is 0.
   const uint32_t row = 16u << t.swizzle;
   const bool has_one = t.is_mn_major ? uint32_t(t.size) * 2 == row : t.size == 8;
   const int unused = t.is_mn_major && t.swizzle ? 16 : 32;
@@ -210,7 +210,7 @@ void compare_product(const Shape16& shape, const StoredTile& a, const StoredTile
                "n " + std::to_string(shape.columns) + ", A " + a.name() + ", B " + b.name());
 }
 
-// A in registers where CuTe has its elements.
+// The product with A in registers, where CuTe's layout has its elements.
 void compare_registers(Counts& counts, const Shape16& shape, const StoredTile& b,
                        const std::vector<float>& x, const std::vector<float>& y, bool is_half) {
   place(b, 0, y, is_half);
@@ -237,7 +237,7 @@ void compare_registers(Counts& counts, const Shape16& shape, const StoredTile& b
                "n " + std::to_string(shape.columns) + ", A in registers, B " + b.name());
 }
 
-// Each element of A by itself, on a B whose elements all differ.
+// Sets one element of A at a time, with a B whose elements all differ.
 void compare_one_hot(const Shape16& shape, const StoredTile& b) {
   std::vector<float> y(size_t(shape.columns * depth));
   for (size_t i = 0; i < y.size(); ++i) y[i] = float(i);

@@ -8,7 +8,7 @@ namespace bv::compare {
 
 constexpr uint32_t first_address = 1024;  // of a block's shared memory, in its own address space
 
-// ptx_wgmma.cuh's. swizzle: none, 32, 64, 128 bytes are 0 ... 3.
+// The functions of ptx_wgmma.cuh. swizzle: 0 to 3 for none, 32, 64, 128 bytes.
 uint64_t descriptor(uint32_t shared_address, int swizzle, uint32_t stride, uint32_t leading);
 uint64_t advance(uint64_t descriptor, uint32_t bytes);
 
@@ -18,7 +18,7 @@ struct Product {
   // The block's shared memory holds these bytes.
   const unsigned char* shared;
   size_t bytes;
-  int steps;                                   // wgmmas, each adds to the sums of those before
+  int steps;                                   // wgmmas; each adds to the sums of the previous
   const uint64_t* a;                           // [steps] descriptors, or null:
   const uint32_t (*a_registers)[4] = nullptr;  // [steps * 128]
   const uint64_t* b;                           // [steps]

@@ -162,7 +162,7 @@ KernelCases gelu_cases() {
                   shape, accumulate, in_place, Drop{});
     }
   };
-  // Factors of 2 and 4, which round nothing; at a rate of 1 nothing is kept.
+  // Factors of 2 and 4, which cause no rounding; at a rate of 1 nothing is kept.
   const auto add_dropout = [&](RowsShape shape, int image_rows) {
     for (const float drop : {0.5f, 0.75f, 1.0f}) {
       const Drop d{.image_rows = image_rows, .layer = 6, .drop = drop};

@@ -14,7 +14,7 @@ struct Attention {
   uint32_t layer = 0;
   float drop = 0;
   StepParams params = {};     // seed, epoch, position
-  DType dtype = DType::fp32;  // of P and dS as factors of a matrix product
+  DType dtype = DType::fp32;  // of P and dS as operands of a matrix product
 };
 
 struct AttentionResult {
@@ -96,7 +96,7 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
           //   from dV   P keep |dout|
           //   from dQ, dK   P |dP keep - delta| scale |K|, |Q|, with scale = 1 / sqrt(D)
           // for every such key or query. dP and delta are sums of D products, so that these factors
-          // make 1e-36 and more of 2^-126 = 1.2e-38. Forward needs none of this: in each of its
+          // turn 2^-126 = 1.2e-38 into 1e-36 and more. Forward doesn't need this: in each of its
           // rows one P is near 1.
           Tracked p = exp(row[k] - Tracked(lse[at.row(b, h, q)]));
           if (a.dtype != DType::fp32) p = flushed_to_zero(p);
@@ -254,7 +254,7 @@ KernelCases attention_cases() {
   add({1, 198, 1, 32}, 1, 0.1f);
   for (const float drop : {0.0f, 0.1f}) add({1, 110, 1, 128}, 1, drop);
   add({1, 1025, 3, 64, 70}, 1);
-  // Several parts of keys in each of more heads than the stand-in has SMs.
+  // Several parts of keys per head, and more heads than the stand-in has SMs.
   add({2, 260, 2, 64, 15}, 1);
   add({2, 330, 2, 64, 130}, 1, 0.3f);
 
@@ -272,9 +272,9 @@ KernelCases attention_cases() {
 }
 
 // ---- the tolerance ------------------------------------------------------------------------------
-// How strict the tolerance is in 16 bits, against the usual rule: max|out - exact| at most 2
-// max|naive - exact|, 3 for gradients, where naive rounds scores, probabilities and all their
-// gradients to 16 bits. Our tolerance holds for every element, not only for the largest error.
+// How strict the tolerance is in 16 bits, compared with the usual rule: max|out - exact| is at most
+// 2 max|naive - exact|, 3 for gradients, where naive rounds scores, probabilities and all their
+// gradients to 16 bits. Our tolerance applies to every element, not only to the largest error.
 struct NaiveAttention {
   static constexpr AttentionShape s{.B = 1, .N = 130, .H = 1, .D = 32};
   const DType dtype;
@@ -351,7 +351,7 @@ TEST(Tolerance, OfAttentionIn16BitsIsAboutTheUsualOrStricter) {
 [[maybe_unused]] const bool added = add_cases(attention_cases());
 
 // ---- infinities, NaNs and large scores ----------------------------------------------------------
-// Two heads of 70 tokens, with other bits in places of qkv or dout.
+// Two heads of 70 tokens, with given bits written to places of qkv or dout.
 class Special {
  public:
   Special(const Device& device, DType dtype) : device_(device), dtype_(dtype) {}
@@ -367,7 +367,7 @@ class Special {
     int token, part, head;  // part: of qkv, else 0
     uint16_t bits;
   };
-  // Tensors in 16 bits as such, lse in pairs of them.
+  // Outputs as 16-bit words: one per element, two per element of lse.
   using Words = std::vector<uint16_t>;
   std::vector<Words> run(bool back, const std::vector<At>& places) const {
     // All queries positive.
@@ -445,7 +445,7 @@ TEST(Attention, InfinitiesNaNsAndLargeScoresStayInTheirRows) {
 }
 
 #ifdef BAREVISION_SIMT
-// With few heads, phases and rounds run in blocks of their own; Hopper's blocks take several heads.
+// With few heads, each phase and round has its own block; Hopper's blocks compute several heads.
 TEST(AttentionOnSimt, TheGridOfBackwardChangesNoBit) {
   const auto devices = devices_to_test();
   for (const char* const name : {"simt", "simt_hopper"}) {

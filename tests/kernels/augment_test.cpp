@@ -1,4 +1,4 @@
-// Operations on training images: the oracle, in whole numbers except for the hue, and the cases.
+// Operations on training images: the oracle, in integers except for hue, and the cases.
 // tests/data/policy_test.cpp compares with Pillow and torchvision.
 #include "tests/kernels/kernel_test.h"
 
@@ -60,7 +60,7 @@ int mean_grey(const Picture& p) {
   return int((2 * sum + n) / (2 * n));
 }
 
-// colorsys in Pillow's precision, which is float where it says so.
+// colorsys as Pillow computes it: in double, with float only where Pillow uses float.
 void rotate_hue(const int (&rgb)[3], int by, int (&out)[3]) {
   const int v = std::max({rgb[0], rgb[1], rgb[2]}), low = std::min({rgb[0], rgb[1], rgb[2]});
   int h = 0, s = 0;
@@ -183,10 +183,10 @@ const std::pair<const char*, ImageOp> operations[] = {
     {"hue_back", {Kind::hue, {}, {200}}},
 };
 
-// Contents of the images: noise of all values, of few (for histograms), or one colour.
+// Contents of the images: noise of all values, noise of few values (for histograms), or one colour.
 enum class Content { noise, dark, plain };
 
-// Every image has an operation of its own; the other layers have other operations.
+// Each image has a different operation in the layer that runs; all other layers hold `invert`.
 Problem augment_images(DType dtype, AugmentShape s, Content content, std::vector<Crop> crops) {
   Problem p(dtype);
   p.any_threads = true;
@@ -263,7 +263,7 @@ using Op = AugmentImages;
     {"B", [](Op& o) { o.shape.B = 65536; }, Refusal<Op>::gpu},
 });
 
-// The hue is the one operation in floating point.
+// Hue is the only operation in floating point.
 TEST(Oracle, HueOfPillow) {
   const int cases[][7] = {// r, g, b, shift, and Pillow's result
                           {200, 100, 50, 60, 89, 200, 50},

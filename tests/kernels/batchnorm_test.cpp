@@ -6,8 +6,8 @@ namespace bv::test {
 namespace {
 
 // ---- oracle -------------------------------------------------------------------------------------
-// A residual with a batch norm of its own is that one's result. An empty residual, running_mean,
-// running_var or out stands for a null pointer.
+// `residual` is the result of the residual's own batch norm, if it has one. An empty residual,
+// running_mean, running_var or out stands for a null pointer.
 namespace oracle {
 
 struct BatchNormResult {
@@ -53,7 +53,7 @@ Tracked normalised(const Values& inp, const Tensor& residual, size_t i, Tracked 
   return y;
 }
 
-// The sign of y decides, so kernels.h fixes how it is computed: the same here, in fp32.
+// Gradients depend on the sign of y, so kernels.h fixes how it is computed: the same here, in fp32.
 bool positive(const BatchNormSaved& s, size_t i, size_t c) {
   const float scale = float(s.rstd[c]) * float(s.weight[c]);
   return std::fma(float(s.inp[i]) - float(s.mean[c]), scale, float(s.bias[c])) > 0;
@@ -225,7 +225,7 @@ Values positive(Problem& p, size_t n) {
   return values;
 }
 
-// The device's mask of out > 0; before the run, every bit is inverted.
+// Adds the device's mask of out > 0; before the run, every bit is inverted.
 void add_positive(Problem& p, RowsShape s, const Values& out) {
   std::vector<uint64_t> before = positive_words(out, s.C);
   for (uint64_t& word : before) word = ~word;
@@ -258,7 +258,7 @@ Values batch(Problem& p, RowsShape s, bool offset) {
   return p.held(inp);
 }
 
-// The moments of `inp`, and made-up ones of the other parts.
+// The moments of `inp`, and random ones for the other parts.
 Values moments_of(Problem& p, const Values& inp, RowsShape s, int parts) {
   const Values own = rounded(column_moments(inp, s.rows, s.C));
   const size_t C = size_t(s.C);
@@ -295,7 +295,7 @@ BatchNormForward operation(const Forward& f, DType dtype) {
           .dtype = dtype};
 }
 
-// Adds a norm's arguments, named prefix + theirs. x: what it normalises.
+// Adds a norm's arguments, with `prefix` before their names. x: the tensor that it normalises.
 oracle::BatchNormResult add_norm(Problem& p, const Forward& f, const BatchNormForward& o,
                                  const std::string& prefix, const Values& x,
                                  const Tensor& residual) {
@@ -347,7 +347,7 @@ Problem forward(DType dtype, Forward f) {
   return p;
 }
 
-// Outputs that check_together judges.
+// Adds outputs that only check_together checks.
 void unjudged(Problem& p, const Shape& shape, DType dtype,
               std::initializer_list<const char*> names) {
   size_t bytes = size_of(dtype);
@@ -362,7 +362,7 @@ void unjudged(Problem& p, const Shape& shape, DType dtype,
                            .check = [](auto) { return std::string(); }});
 }
 
-// A NaN stays one, and no moment that isn't finite changes the running statistics.
+// NaN propagates, and moments that aren't finite don't change the running statistics.
 Problem forward_not_finite(DType dtype, Forward f) {
   Problem p(dtype);
   const RowsShape s = f.s;
@@ -423,7 +423,7 @@ Problem evaluate(DType dtype, RowsShape s, bool relu, bool with_residual, const 
 }
 
 // ---- cases: backward ----------------------------------------------------------------------------
-// near_zero: most y are only the rounding error of a product, which fma keeps, of either sign.
+// near_zero: most y are only a product's rounding error, of either sign, which fma keeps.
 enum class Kind { normal, offset, near_zero, exact };
 const char* const kind_names[] = {"", "_offset", "_near_zero", "_exact"};
 
@@ -451,7 +451,7 @@ oracle::BatchNormSaved saved(Problem& p, RowsShape s, Kind kind) {
   return v;
 }
 
-// All but the bias, of which only the sign of y depends.
+// Adds all saved tensors except the bias, on which only the sign of y depends.
 void add_norm(Problem& p, RowsShape s, const oracle::BatchNormSaved& v, const std::string& inp,
               const std::string& prefix) {
   p.input(inp, {s.rows, s.C}, v.inp);
@@ -549,8 +549,8 @@ Problem backward(DType dtype, Backward t) {
 }
 
 // Forward, then backward from what it saved: the gradient passes exactly where out is positive.
-// Most y are as near to zero as in Kind::near_zero; residuals are zeros of both signs, numbers that
-// 16 bits round to zero, and NaN.
+// Most y are as near to zero as in Kind::near_zero; residuals include zeros of both signs, numbers
+// that 16 bits round to zero, and NaN.
 Problem signs(DType dtype, RowsShape s, bool with_residual) {
   Problem p(dtype);
   const oracle::BatchNormSaved v = saved(p, s, Kind::near_zero);
@@ -683,8 +683,8 @@ KernelCases batchnorm_cases() {
 
 [[maybe_unused]] const bool added = add_cases(batchnorm_cases());
 
-// One of the running statistics alone, and a mask although there was no relu.
-// Likewise a residual's norm without a residual.
+// One of the running statistics without the other, a mask without relu, and a residual's norm
+// without a residual.
 using Op = BatchNormForward;
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"running_var", [](Op& o) { o.norm.running_mean = o.norm.mean, o.norm.running_var = nullptr; }},

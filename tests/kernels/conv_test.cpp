@@ -13,7 +13,7 @@ namespace oracle {
 int first(int k, const ConvShape& o) { return k / (o.K / o.groups) * (o.C / o.groups); }
 
 // The formulas of kernels.h. The innermost loop is over c, whose elements are neighbours in memory.
-// Loops over k or rows of dinp are shared among threads, as each writes elements of its own.
+// Loops over k or rows of dinp are parallel, since each iteration writes different elements.
 Values forward(const Values& inp, const Values& weight, const ConvShape& o) {
   Values out(size_t(o.out_count()));
   const int P = o.P(), Q = o.Q(), C = o.C / o.groups;
@@ -93,7 +93,7 @@ Tracked sum_of_products(double sum, double squares, double n, DType dtype) {
                          dtype);
 }
 
-// How many taps of the filter meet a pixel: the same convolution of ones, with a single channel.
+// The same convolution with a single channel: of ones, it counts the filter taps that meet a pixel.
 ConvShape one_channel(ConvShape o) {
   o.C = o.K = o.groups = 1;
   return o;
@@ -142,14 +142,15 @@ Tensor conv_backward_weight(const Values& dout, const Values& inp, const ConvSha
   return dweight;
 }
 
-// The batch norm whose out the convolution reads, as its forward left it.
+// The batch norm whose out the convolution reads, as its forward saved it.
 struct Norm {
   Values inp, mean, rstd, weight, bias;
   Values out;  // empty: no residual, so that the sign of y is recomputed
   bool relu;
 };
 
-// g where y > 0, else 0. kernels.h fixes how the sign is computed: the same here, in fp32.
+// Whether g is dinp, not 0: if y > 0 or without relu. kernels.h fixes how y's sign is computed: the
+// same here, in fp32.
 bool passes(const Norm& n, size_t i) {
   const size_t c = i % n.mean.size();
   if (!n.relu) return true;
@@ -158,7 +159,7 @@ bool passes(const Norm& n, size_t i) {
   return std::fma(float(n.inp[i]) - float(n.mean[c]), scale, float(n.bias[c])) > 0;
 }
 
-// [2, C] of a dinp as it is stored.
+// The sums [2, C] of dinp as it is stored.
 Tensor norm_sums(const Values& dinp, const Norm& n) {
   const size_t C = n.mean.size();
   Tensor sums(2 * C);
@@ -193,7 +194,7 @@ TEST(Oracle, Convolution) {
   }
 }
 
-// out = conv(relu(norm(x) + residual)), by the norm's weight and bias and by the residual.
+// Gradients of conv(relu(norm(x) + residual)) by the norm's weight and bias and by the residual.
 TEST(Oracle, ConvolutionAfterBatchNorm) {
   TestValues random(14);
   const ConvShape s{2, 5, 6, 3, 4, 3, 3, 2, 1};
@@ -284,7 +285,7 @@ std::string check_moments(const DeviceArguments& a, const ConvShape& s, DType dt
   for (const Tracked& m : known)
     expected.push_back(m.value), allowed.push_back(tolerance(m, DType::fp32));
   const Comparison c = compare(decode(a.read("batch_stats"), DType::fp32), expected, allowed);
-  return c.ok() ? "" : "moments of out as it is stored: " + c.describe(Shape{2, s.K});
+  return c.ok() ? "" : "moments differ from those of the stored out: " + c.describe(Shape{2, s.K});
 }
 
 enum class Moments { none, wanted, of_offset };  // of_offset: out is far from zero
@@ -312,7 +313,7 @@ Problem forward(DType dtype, ConvShape s, Moments moments, bool exact) {
 
 enum class Add { none, given, in_place };
 
-// Adds a weight's gradient to a problem of the input's, from the same dout.
+// Adds the weight gradient, from the same dout, to a problem of the input gradient.
 ConvBackwardWeight add_weight_gradient(Problem& p, const Values& dout, const ConvShape& s,
                                        bool accumulate) {
   const Values inp = data(p, s.inp_count());
@@ -570,7 +571,7 @@ KernelCases conv_cases() {
         "conv_backward_weight" + name_of(s) + flag(accumulate, "accumulate") + flag(exact, "exact"),
         backward_weight, s, accumulate, exact);
   };
-  // Each in every direction; the options take turns.
+  // Each shape in every direction; the options take turns.
   int i = 0;
   const auto add_once = [&](const ConvShape& s) {
     add_forward(s, i % 2 ? Moments::none : Moments::wanted, false);
@@ -590,8 +591,8 @@ KernelCases conv_cases() {
     if (by_tiles || i % 4 == 0) add_sums(s, i, i / 3 % 2);
     ++i;
   }
-  // Hopper's wide tiles, and those that its consumers share, the second one's rows of the last
-  // being past the end.
+  // Hopper's wide tiles, and tiles that its consumers share; in the last of these, the second
+  // consumer's rows are past the end.
   const size_t wide = cases.size();
   for (const ConvShape& s : {ConvShape{2, 13, 20, 32, 72, 3, 3, 1, 1},
                              {2, 13, 20, 72, 32, 3, 3, 1, 1},
@@ -603,7 +604,7 @@ KernelCases conv_cases() {
                              {1, 20, 30, 256, 136, 1, 1, 1, 0},
                              {1, 21, 31, 128, 136, 2, 2, 1, 0}})
     add_backward_weight(s, false, false);
-  // Both gradients: on Hopper the parts of the last four are added up beside the input's products.
+  // Both gradients: on Hopper, the input gradient's launch adds up the last four shapes' parts.
   for (const ConvShape& s : {ConvShape{2, 3, 3, 5, 7, 3, 3, 1, 1},
                              {1, 33, 31, 64, 32, 1, 1, 1, 0},
                              {1, 17, 61, 64, 40, 3, 3, 1, 1},
@@ -652,7 +653,7 @@ KernelCases conv_cases() {
     return list.begin()[random.below(int(list.size()))];
   };
   for (int n = 0; n < 1000; ++n) {
-    // As tensor cores need them, with one group and with several.
+    // Shapes as tensor cores need them, with one group and with several.
     const bool diagonal = n % 5 == 0, eights = n % 2;
     const int groups = diagonal ? one_of({2, 4, 6, 10, 18}) : eights ? 1 : one_of({1, 2, 3, 8});
     const int channels = groups * one_of({4, 8, 16, 32});

@@ -1,4 +1,4 @@
-// The host side of the cpu backend: memory, streams, events, what the machine allows.
+// The host side of the cpu backend: memory, streams, events, limits of the machine.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -82,7 +82,7 @@ TEST(CpuBackend, EventsOrderTheStreams) {
   begun = true;
   backend->wait(nullptr, event);
   EXPECT_EQ(value, 1);
-  // Work that a stream waits for has happened when its own starts; later work isn't waited for.
+  // When a stream's work starts, the work that it waits for is done; later work isn't waited for.
   CpuStream other;
   CpuStream::of(stream)->submit([&] {
     usleep(30000);
@@ -114,7 +114,7 @@ TEST(CpuBackend, EachChannelHasAStreamOfItsOwn) {
   EXPECT_NE(first, third);
   EXPECT_EQ(backend->communication_stream(0), first);
   EXPECT_EQ(backend->communication_stream(2), third);
-  // One waits for the other.
+  // Their work runs concurrently: the first stream's work waits for the third's.
   std::atomic<bool> open{false};
   CpuStream::of(first)->submit([&] {
     while (!open) usleep(100);

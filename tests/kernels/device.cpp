@@ -33,9 +33,9 @@ Device cpu(const char* name, std::vector<DType> dtypes,
 }
 
 #ifdef BAREVISION_SIMT
-// The stand-in's orders of threads; for Hopper's kernels, copies land as each order says and the
-// other way round, and the last runs behind a kernel. The random order comes last: all that runs
-// between tests uses it.
+// The stand-in's orders of threads. For Hopper's kernels, copies complete as the order implies and
+// also the other way round, and the last variant runs behind another kernel. The random order is
+// last, because everything that runs between tests then uses it.
 std::vector<Device::Variant> variants_of_stand_in(bool hopper) {
   using simt::Delivery, simt::Order;
   const auto variant = [hopper](const std::string& name, Order order, Delivery delivery) {

@@ -17,15 +17,15 @@ struct Device {
   std::string unavailable;  // why it can't run here; empty if it can
   std::vector<DType> dtypes;
   std::function<std::shared_ptr<Kernels>()> make_kernels;
-  std::function<void*(size_t)> allocate;  // at a multiple of 64 bytes
+  std::function<void*(size_t)> allocate;  // aligned to at least 64 bytes
   std::function<void(void*)> release;
   // Both return when the copy is done; download waits for kernels that still run.
   std::function<void(void* device, const void* host, size_t bytes)> upload;
   std::function<void(void* host, const void* device, size_t bytes)> download;
   bool host_threads = false;  // whether its kernels run on OpenMP's threads
   bool plain = false;         // its kernels have none of the fast ones' limits
-  std::string chip = {};      // that the stand-in imitates while it runs; empty: its own
-  // It runs the cases of these alone: its other operations are another device's.
+  std::string chip = {};      // that the stand-in imitates during a run; empty: its default
+  // If set, only cases of these operations run: another device tests this device's other kernels.
   std::optional<std::vector<std::string>> operations = {};
   // A setting that may change between runs without changing a bit of any result; set() applies it.
   struct Variant {
@@ -37,7 +37,8 @@ struct Device {
   bool is_a_gpu() const { return !host_threads && variants.empty(); }
 };
 
-// SIMT_ARCH while this lives; empty: as it was. The stand-in reads it whenever its chip matters.
+// Sets SIMT_ARCH during its lifetime, unless the name is empty. The stand-in reads the variable
+// whenever its chip matters.
 class StandInChip {
  public:
   explicit StandInChip(const std::string& name);
@@ -50,10 +51,10 @@ class StandInChip {
   std::optional<std::string> before_;
 };
 
-// As GoogleTest prints it.
+// GoogleTest prints a device by its name.
 inline void PrintTo(const Device& device, std::ostream* stream) { *stream << device.name; }
 
-// The CPU with this machine's best instruction set and, if it lacks one, that one as unavailable;
+// The CPU with this machine's best instruction set and, if it has no AVX-512, that as unavailable;
 // the GPU's kernels on CUDA and on the stand-in, if built. BAREVISION_ISA=avx2 selects only AVX2:
 // oneDNN's limit, ONEDNN_MAX_CPU_ISA, applies to a whole process, so tests/run starts a second one.
 std::vector<Device> devices_to_test();

@@ -47,7 +47,7 @@ Tensor input_patches(const Pixels& images, const std::vector<Crop>& crops,
 }  // namespace oracle
 
 // ---- cases --------------------------------------------------------------------------------------
-// Mixes of all kinds; lambda's products with levels are exact, ties among them.
+// Mixes of all kinds; lambda's products with levels are exact and include ties.
 std::vector<Mix> mixes_of(Problem& p, const InputShape& s) {
   std::vector<Mix> mixes;
   for (int b = 0; b < s.B; ++b) {

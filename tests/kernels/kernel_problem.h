@@ -34,8 +34,8 @@ struct Argument {
 };
 
 // An operation's arguments in a device's memory, each between sentinels: bytes of poison, which
-// also fill outputs and workspace before the run. 0xFF is NaN in every floating type, so that
-// reading it shows; adding to a NaN doesn't show, so a second run uses an ordinary number.
+// also fill outputs and workspace before the run. 0xFF is NaN in every floating type, so that a
+// read is detected; an addition to a NaN isn't, so a second run uses an ordinary number.
 class DeviceArguments {
  public:
   DeviceArguments(const Device&, const std::vector<Argument>&, unsigned char poison);
@@ -43,7 +43,7 @@ class DeviceArguments {
   DeviceArguments(const DeviceArguments&) = delete;
   DeviceArguments& operator=(const DeviceArguments&) = delete;
 
-  // An argument that the problem doesn't have is an error; `optional` gives null.
+  // If the problem doesn't have the argument, at() throws and optional() returns null.
   template <class T = void>
   T* at(const std::string& name) {
     return static_cast<T*>(find(name, true));
@@ -117,10 +117,10 @@ class Problem {
     run = [=](Kernels& k, DeviceArguments& a) { launch(k, a, bound(op, a, in_place)); };
   }
   std::vector<Argument> arguments;
-  std::function<std::string(const DeviceArguments&)> check_together;  // of outputs that must fit
-                                                                      // each other: as check
+  std::function<std::string(const DeviceArguments&)> check_together;  // like Argument::check, for
+                                                                      // several outputs
 
-  // fp32 tensors, whatever the dtype, are the `_fp32` ones. The dtype must hold the values exactly.
+  // `_fp32`: the tensor is fp32 whatever the dtype. Its type must represent the values exactly.
   void input(const std::string& name, Shape, const Values&);
   void input_fp32(const std::string& name, Shape, const Values&);
   // `before`: the contents before an operation that works in place.
@@ -155,13 +155,13 @@ class Problem {
 struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
-  bool always = false;       // also where its size makes it slow
-  bool every_dtype = false;  // on every device, as operations that only convert
-  bool cpu_only = false;     // refused by the GPU's kernels, or of interest on the CPU alone
+  bool always = false;       // runs even where its size makes it slow
+  bool every_dtype = false;  // on every device, for operations that only convert
+  bool cpu_only = false;     // refused by the GPU's kernels, or of interest only on the CPU
 };
 
 struct Outcome {
-  std::vector<Bytes> outputs;         // as the problem lists them
+  std::vector<Bytes> outputs;         // in the problem's order
   std::vector<std::string> failures;  // sentences
   double worst_ratio = 0;             // of error to tolerance
 };
@@ -175,8 +175,8 @@ Outcome execute(const Problem&, const Device&, int threads, unsigned char poison
 // round is in the oracle's variance (in_16_bits). No element may differ by more: for results
 // computed in fp32, that is stricter than 2 max|naive - exact| over the tensor, the usual rule
 // (naive: every stored result rounded to 16 bits); for attention see attention_test.cpp, "the
-// tolerance". In an exact problem the tolerance is zero: sums of small integers have one fp32
-// result, and that one rounding.
+// tolerance". In an exact problem the tolerance is zero: sums of small integers have only one fp32
+// result, which is rounded in only one way.
 double tolerance(const Tracked& expected, DType);
 
 // "_rows5_C192"

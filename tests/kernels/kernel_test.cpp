@@ -1,7 +1,7 @@
 // Every operation on every device against the oracles: KernelTable/DEVICE.CASE. Each case checks
-// the results, untouched inputs, no write outside, and the same bits in a second run that begins
-// with other contents of outputs and workspace and, on the stand-in, runs a block's threads in
-// another order.
+// that results are right, inputs unchanged and nothing else is written, and that a second run, with
+// other initial contents of outputs and workspace and, on the stand-in, another order of a block's
+// threads, gives the same bits.
 #include "tests/kernels/kernel_test.h"
 
 #include <gtest/gtest.h>
@@ -52,8 +52,8 @@ class KernelTest : public testing::Test {
     std::function<void()> set;
   };
 
-  // A GPU's runs have one table, so that a run sees if the one before left its counters of blocks
-  // other than zero.
+  // All runs of a case on a GPU use one kernel table, so that a run fails if the previous one
+  // didn't leave its block counters at zero.
   void share_kernels() {
     device_.make_kernels = [make = device_.make_kernels,
                             made = std::shared_ptr<Kernels>()]() mutable {
@@ -139,10 +139,10 @@ std::vector<KernelCase>& registered_cases() {
   return cases;
 }
 
-// BAREVISION_TEST_ALL: also the large sweep, large shapes by the plain kernels, which are slow, on
-// another chip of the stand-in, and in the cpu's bf16 and the stand-in's fp16, which load, store
-// and multiply as they do in small ones (the stand-in's bf16 runs the same kernels in all shapes).
-// BAREVISION_TEST_SMALL: small shapes only. Large shapes take turns, but not on a GPU.
+// BAREVISION_TEST_ALL: also the sweeps, and large shapes in the slow plain kernels, on another chip
+// of the stand-in, and in the CPU's bf16 and the stand-in's fp16, which load, store and multiply as
+// they do in small shapes (the stand-in's bf16 runs the same kernels in all shapes).
+// BAREVISION_TEST_SMALL: only small shapes. Large shapes take turns, except on a GPU.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
              small_only = std::getenv("BAREVISION_TEST_SMALL");
@@ -180,10 +180,10 @@ namespace {
 }  // namespace
 
 // Error bounds of fp32 moments of n rows with mean m, variance v and a largest deviation d from m:
-// the sums of x itself, or of x less any row's, whose n partial sums grow up to n (|m| + d);
-// likewise of squares less a row's, up to n (v + d^2); in merging, twice sqrt(v / n) times the
-// rounding of a mean; and the square of the mean's own error. No bound allows for squares of x
-// itself, far from zero.
+// sums of x, or of x minus any row, whose n partial sums grow up to n (|m| + d); sums of squares of
+// x minus any row, up to n (v + d^2); in merging, twice sqrt(v / n) times the rounding of a mean;
+// and the square of the mean's own error. No bound allows for sums of squares of x itself, far from
+// zero.
 Tensor column_moments(const Values& inp, int rows, int C) {
   constexpr double rr = Tracked::rounding * Tracked::rounding;
   const double n = rows, growth = (n + 1) / 3;
@@ -264,7 +264,7 @@ TEST(Oracle, ColumnMoments) {
 }
 
 TEST(Tracked, ErrorIsWhatRoundingDoes) {
-  // Sums of 10,000 numbers in fp32: the predicted error is the error found, within a factor.
+  // Sums of 10,000 numbers in fp32: the predicted variance is 1 to 30 times the measured one.
   TestValues random(9);
   double predicted = 0, found = 0;
   for (int trial = 0; trial < 100; ++trial) {

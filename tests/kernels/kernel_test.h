@@ -20,12 +20,12 @@ namespace bv::test {
 
 class KernelCases : public std::vector<KernelCase> {
  public:
-  // make(dtype, options...) is a Problem.
+  // make(dtype, options...) returns a Problem.
   template <class Make, class... Options>
   void add(std::string name, Make make, Options... options) {
     push_back({std::move(name), [=](DType dtype) { return make(dtype, options...); }});
   }
-  // The cases from the first-th on run on the stand-in, however large.
+  // The cases from number `first` on run on the stand-in, however large.
   void always(size_t first) {
     for (size_t i = first; i < size(); ++i) (*this)[i].always = true;
   }
@@ -44,7 +44,7 @@ class KernelCases : public std::vector<KernelCase> {
 // Registers KernelTable/DEVICE.CASE for every device and dtype:
 //   [[maybe_unused]] const bool added = add_cases(cases());
 bool add_cases(KernelCases);
-// The product of the numbers in a case's name, its sizes: for tools that slow everything down.
+// The product of the sizes in a case's name, for choosing cases under tools that slow down tests.
 double work_of(const std::string& name);
 // Whether the name begins with one of the operations': "linear_forward_M17" is LinearForward's.
 bool is_case_of(const std::vector<std::string>& operations, const std::string& name);
@@ -61,8 +61,7 @@ inline std::vector<int> sweep_of_sizes() {
   return sizes;
 }
 
-// ---- for oracles
-// ---------------------------------------------------------------------------------
+// ---- for oracles --------------------------------------------------------------------------------
 inline size_t at(int row, int columns, int column) {
   return size_t(row) * size_t(columns) + size_t(column);
 }
@@ -74,7 +73,7 @@ inline Values values_of(const Tensor& t) {
 // Mean and biased variance of each column of [rows, C], as [2, C].
 Tensor column_moments(const Values& inp, int rows, int C);
 // Bit mask of the positive elements of out, of rows of C, as BatchNormForward saves it; bits past
-// C, which mean nothing, are set.
+// C, which are undefined there, are set.
 std::vector<uint64_t> positive_words(const Values& out, int C);
 inline bool kept(uint32_t decision, int image, uint32_t layer, float drop, const StepParams& p) {
   const uint32_t position = p.position + uint32_t(image);

@@ -1,5 +1,5 @@
-// Layer normalisation: forward with and without a residual and what is dropped of it, backward with
-// and without dsum; both in one operation with a linear, too.
+// Layer normalisation: forward with and without a residual and its dropout, backward with and
+// without dsum; both also fused with a linear layer.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -35,7 +35,7 @@ Tracked rounded_once(Tracked sum, DType dtype) {
   return dtype == DType::fp32 ? sum : held(held(sum.value, DType::fp32), dtype);
 }
 
-// residual may be empty. Mean and rstd are computed from sum as `stored` says that dtype holds it.
+// residual may be empty. Mean and rstd are computed from stored(sum, dtype), sum as it is stored.
 LayerNormResult layernorm_forward(const Values& inp, const Tensor& residual, const Values& weight,
                                   const Values& bias, RowsShape shape, double eps,
                                   DType dtype = DType::fp32, const Drops& drops = {},
@@ -302,8 +302,8 @@ Problem linear_norm_forward(DType dtype, LinearShape s, bool with_bias, const Dr
   return p;
 }
 
-// In an exact problem the columns of a pair have opposite gradients and equal other numbers, so
-// that the sums over a row are zeros, and the rest is of small integers.
+// In an exact problem, the two columns of a pair have opposite gradients and otherwise equal
+// values, so that the sums over a row are zeros and all other numbers small integers.
 Problem norm_linear_backward_input(DType dtype, LinearShape s, bool with_dsum, bool accumulate,
                                    bool exact, const Drops& drops) {
   const auto [M, N, K] = s;
@@ -348,7 +348,7 @@ Problem norm_linear_backward_input(DType dtype, LinearShape s, bool with_dsum, b
   return p;
 }
 
-// With the weight's gradient, from the same dout.
+// With the weight gradient, from the same dout.
 Problem norm_linear_backward(DType dtype, LinearShape s) {
   const auto [M, N, K] = s;
   Problem p = norm_linear_backward_input(dtype, s, true, true, false, Drops{});
@@ -366,7 +366,7 @@ Problem norm_linear_backward(DType dtype, LinearShape s) {
   return p;
 }
 
-constexpr int exact_terms = 16;  // sums are at most 16 * 16 by size, which 16 bits hold
+constexpr int exact_terms = 16;  // sums are at most 16 * 16 in magnitude, exact in 16 bits
 
 KernelCases linear_norm_cases() {
   KernelCases cases;
@@ -397,7 +397,7 @@ KernelCases linear_norm_cases() {
     cases.add("norm_linear_backward_input" + name + "_both", norm_linear_backward_input, s, true,
               false, false, both);
   };
-  // Rows of 192 are those of Hopper's kernels, whose blocks take items of 128 of them.
+  // Hopper's kernels compute rows of 192; their blocks take items of 128 such rows.
   for (const LinearShape& s : {LinearShape{1, 1, 1},
                                {3, 5, 7},
                                {10, 8, 2},
@@ -416,7 +416,8 @@ KernelCases linear_norm_cases() {
   // More items than the stand-in's multiprocessors, and ViT-Tiny's sums.
   cases.add("norm_linear_backward_input_M900_N72_K192", norm_linear_backward_input,
             LinearShape{900, 72, 192}, true, true, false, Drops{});
-  // Their weight's parts are added up beside the products, by Hopper with the norm and without.
+  // On Hopper, the launch of the input gradient adds up the weight gradient's parts, both where it
+  // computes the norm (K192) and where it doesn't.
   cases.add("norm_linear_backward_M1100_N72_K192", norm_linear_backward,
             LinearShape{1100, 72, 192});
   cases.add("norm_linear_backward_M1100_N72_K64", norm_linear_backward, LinearShape{1100, 72, 64});

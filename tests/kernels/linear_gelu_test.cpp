@@ -1,4 +1,4 @@
-// A linear with the GELU after it, and the input gradient of one with the GELU before it.
+// A linear layer followed by GELU, and the input gradient of a linear layer that follows GELU.
 #include "tests/kernels/kernel_test.h"
 #include "tests/numerics/gelu.h"
 
@@ -15,7 +15,7 @@ struct Gradient {
   Tensor dinp, dbias;
 };
 
-// A device may round the product to the dtype before the GELU: the tolerance allows for both.
+// A device may round the product to the dtype before the GELU, which the tolerance allows for.
 Tracked product(Tracked sum, int terms, DType dtype) {
   return in_16_bits(on_tensor_cores(sum, terms, dtype), dtype);
 }
@@ -54,7 +54,7 @@ Gradient gelu_linear_backward_input(const Values& dout, const Values& inp, const
   return g;
 }
 
-// a^T b, of [rows, A] and [rows, B]: the gradient of a linear's weight.
+// a^T b, of [rows, A] and [rows, B]: a linear layer's weight gradient.
 Tensor columns_product(const Values& a, int A, const Values& b, int B, DType dtype) {
   const int rows = int(a.size()) / A;
   Tensor out(size_t(A) * size_t(B));
@@ -91,8 +91,8 @@ TEST(Oracle, GeluLinear) {
 }  // namespace oracle
 
 // ---- cases ------------------------------------------------------------------------------------
-// In an exact problem sums are at most 16 * 16 by size, which 16 bits hold; a bias of 320 either
-// way then puts x where GELU is x or 0, and its slope 1 or 0, in every precision.
+// In an exact problem, sums are at most 16 * 16 in magnitude, exact in 16 bits; a bias of 320 or
+// -320 then puts x where GELU is x or 0, and its slope 1 or 0, in every precision.
 constexpr int exact_terms = 16;
 Values bias_of(Problem& p, int n) {
   if (!p.exact) return p.data(size_t(n), 0, 0.5);
@@ -189,7 +189,7 @@ KernelCases linear_gelu_cases() {
                                {400, 1032, 16},
                                {270, 8, 128}})
     add(s);
-  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end.
+  // Tiles that Hopper's consumers share; in the last, the second consumer's rows are past the end.
   const size_t shared = cases.size();
   for (const int width : {72, 136})
     cases.add("linear_gelu_forward" + sizes({{"M", 520}, {"N", width}, {"K", 264}}), forward,

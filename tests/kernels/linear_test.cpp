@@ -11,7 +11,7 @@ struct LinearGradient {
   Tensor dweight, dbias;
 };
 
-// The factors are of this dtype; bias may be empty.
+// dtype: of inp and weight. bias may be empty.
 Tensor linear_forward(const Values& inp, const Values& weight, const Values& bias,
                       const LinearShape& s, DType dtype = DType::fp32) {
   const auto [M, N, K] = s;
@@ -149,11 +149,11 @@ KernelCases linear_cases() {
     }
     add_weight(s);
   };
-  // In order: small ones in any shape; in whole packs, which end within a tile or a step, or after
-  // a second one; those for which Hopper's widest tiles are the best, then those in which its
-  // blocks take several tiles and use each stage again; from M1501 on, tiles and parts of the
-  // weight's gradient that end anywhere; heads of 10 and of 1000 classes, patches of 14 x 14
-  // pixels, ViT-Tiny's qkv, projection and second MLP layer, ViT-L's tokens.
+  // In order: small shapes of any kind; whole packs, which end within a tile or a step, or after a
+  // second one; shapes for which Hopper's widest tiles are best, then shapes in which its blocks
+  // compute several tiles and reuse each stage; from M1501 on, tiles and parts of the weight
+  // gradient that end anywhere; heads of 10 and of 1000 classes, patches of 14 x 14 pixels,
+  // ViT-Tiny's qkv, projection and second MLP layer, ViT-L's tokens.
   for (const LinearShape& s :
        {LinearShape{1, 1, 1}, {3, 5, 7},       {2, 1, 31},     {1, 127, 3},
         {17, 33, 65},         {3, 8, 8},       {65, 24, 40},   {130, 8, 56},
@@ -166,12 +166,12 @@ KernelCases linear_cases() {
     add(s);
   // Sums in parts on Hopper.
   add_weight({2500, 8, 8}), add_weight({2300, 24, 200});
-  // Tiles that Hopper's consumers share; the second one's rows of the last are past the end.
+  // Tiles that Hopper's consumers share; in the last, the second consumer's rows are past the end.
   const size_t shared = cases.size();
   for (const int width : {72, 136}) add({520, width, 264}), add({520, 264, width});
   add_weight({1900, 136, 72}), add_weight({600, 136, 512});
-  // Both gradients: on Hopper the parts of the last three are added up beside the input's products,
-  // by fewer threads than there are columns, and by more.
+  // Both gradients: on Hopper, the input gradient's launch adds up the parts of the last three,
+  // with fewer threads than columns and with more.
   for (const LinearShape& s :
        {LinearShape{3, 5, 7}, {65, 24, 40}, {2500, 8, 8}, {2300, 24, 200}, {1100, 264, 136}})
     for (const bool exact : {false, true})
@@ -222,7 +222,7 @@ Bytes dweight(const std::string& chip, const LinearShape& s, bool with_bias) {
   return outcome.outputs.at(0);
 }
 
-// The single pass adds in another order than the library, so the bits tell which of them ran.
+// The single pass adds in another order than the library, so the bits show which of them ran.
 TEST_P(LinearOn, WeightGradientsComeFromWhereTheTableSays) {
   const bool in_one_pass = GetParam() != std::string_view("sm_90");
   for (const LinearShape& s : {LinearShape{197, 576, 192}, {197, 192, 192}, {197, 192, 768}})
@@ -232,7 +232,7 @@ TEST_P(LinearOn, WeightGradientsComeFromWhereTheTableSays) {
 INSTANTIATE_TEST_SUITE_P(Chips, LinearOn, testing::Values("sm_80", "sm_86", "sm_89", "sm_90"),
                          [](const auto& chosen) { return std::string(chosen.param); });
 
-// KernelTable runs as sm_80.
+// The tests of KernelTable run as sm_80.
 TEST(LinearOnSimt, WeightGradientsOfAnSm90AreRight) {
   const Device simt = simt_as("sm_90");
   int cases = 0;

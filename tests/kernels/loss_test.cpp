@@ -25,7 +25,7 @@ int ahead(const double* row, int K, int label) {
   return count;
 }
 
-// timm's: smoothed targets of both labels, mixed. mixes may be empty.
+// As in timm: smoothed targets of both labels, mixed. mixes may be empty.
 Tracked target(const Mixes& mixes, const Labels& labels, ClassesShape shape, double smoothing,
                int b, int k) {
   const auto smoothed = [&](int label) {
@@ -196,7 +196,7 @@ Problem cross_entropy_backward(DType dtype, LossOptions o) {
   const Tensor dlogits =
       oracle::cross_entropy_backward(logits, lse, labels, mixes, o.share * params.grad_scale,
                                      state.loss_scale, o.shape, o.smoothing);
-  // An absent row gives zeros whatever it holds.
+  // A row of label -1 gives zeros, whatever its logits.
   if (o.absent()) logits[0] = nan;
   p.output("dlogits", {B, K}, dlogits);
   p.input("logits", {B, K}, logits), p.input_fp32("lse", {B}, lse), p.objects("labels", labels);
@@ -317,7 +317,7 @@ bool refuses_smoothing() {
   return refuses<Op>(list);
 }
 
-// The CPU can read labels, and so refuses bad ones.
+// The CPU's kernels can read labels before they run, and so refuse invalid ones.
 template <class Op>
 bool refuses_labels() {
   static int32_t label;

@@ -1,6 +1,6 @@
 // Gradient norm, the optimizers' update, the loss scale, RoundWeights: oracles and cases.
-// An update has no gradient; the loss scale's oracle is checked by runs whose states are written
-// down here.
+// An update has no gradient to check; the loss scale's oracle is checked by runs whose expected
+// states are constants.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -106,7 +106,7 @@ std::string compare_states(const UpdateState& s, const UpdateState& expected) {
 }
 
 // ---- cases: gradient norm -----------------------------------------------------------------------
-// A sum is near, or neither is finite.
+// Every sum must be close to the expected one, or not finite if that isn't.
 std::string compare_sums(const double* sums, const Tensor& expected) {
   for (size_t i = 0; i < expected.size(); ++i) {
     const double want = expected[i].value, tolerance = 8 * std::sqrt(expected[i].variance);
@@ -117,7 +117,7 @@ std::string compare_sums(const double* sums, const Tensor& expected) {
   return "";
 }
 
-// `bad`, unless 0, at element `where`; elements with a standard deviation of `scale`.
+// Random elements with a standard deviation of `scale`; `bad`, unless 0, is at element `where`.
 Problem gradient_squares(DType dtype, int count, double bad, int where, double scale) {
   Problem p(dtype);
   p.any_threads = true;
@@ -131,7 +131,7 @@ Problem gradient_squares(DType dtype, int count, double bad, int where, double s
   return p;
 }
 
-// Whole numbers, so that each norm block's sum is exact: an element in the wrong block shows.
+// Integers, so that each norm block's sum is exact: an element in the wrong block is detected.
 Problem gradient_squares_exact(DType dtype, int count, int first) {
   Problem p(dtype);
   p.exact = p.any_threads = true;
@@ -146,7 +146,7 @@ Problem gradient_squares_exact(DType dtype, int count, int first) {
   return p;
 }
 
-// Given sums of squares with a standard deviation of `scale`; `bad` as above.
+// Random sums, squares of numbers with a standard deviation of `scale`; `bad` as above.
 Problem gradient_norm(DType dtype, int norm_blocks, double bad, int where, double scale,
                       int growth_interval) {
   Problem p(dtype);
@@ -248,7 +248,7 @@ OptimizerUpdate operation(const UpdateOptions& o, DType dtype) {
           .dtype = dtype};
 }
 
-// compute_weights are the master weights, each rounded once.
+// compute_weights must be the master weights, each rounded once.
 std::string compare_weights(const DeviceArguments& a, DType dtype) {
   const Values expected = held(decode(a.read("weight"), DType::fp32), dtype);
   const Values actual = decode(a.read("compute_weights"), dtype);

@@ -1,7 +1,7 @@
 // Arguments that an operation must refuse with an std::invalid_argument that names the operation
-// and the argument, before anything is read or written. Every size, pointer and dtype that the
-// operation describes (kernels/arguments.h) is made wrong in turn, in every row of the table of
-// tests; a test file adds further refusals with refuses<Op>().
+// and the argument, before anything is read or written. In every case of the kernel tests, each
+// size, pointer and dtype that the operation describes (kernels/arguments.h) is made wrong in turn;
+// a test file adds further refusals with refuses<Op>().
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ bool refuses(std::vector<Refusal<Op>> list) {
   return true;
 }
 
-// drop: the member that says what an operation drops.
+// drop: the operation's member of type Drop.
 template <class Op>
 Op operation_of(Drop Op::*);
 template <auto drop>
@@ -80,7 +80,7 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
       reinterpret_cast<int*>(&op.shape)[i] = -1, must_refuse("");
   }
   for (const auto& [t, field] : fields.pointers) {
-    const bool workspace = t.need == Need::workspace && *field;  // the device wants one
+    const bool workspace = t.need == Need::workspace && *field;  // the device needs one
     if (t.need == Need::required || workspace) *field = nullptr, must_refuse(t.name);
     if (!device.host_threads && *field)
       *field = static_cast<const char*>(*field) + (workspace ? 128 : 8), must_refuse(t.name);

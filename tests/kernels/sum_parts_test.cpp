@@ -1,4 +1,4 @@
-// SumParts: a sum in fp32 in the order that kernels.h defines, so that every device has its bits.
+// SumParts: a sum in fp32 in the order that kernels.h defines, so that all devices give these bits.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -33,7 +33,7 @@ Problem sum_parts(DType dtype, const SumCase& c) {
     }
     out.push_back(sum * c.factor);
   }
-  p.exact = true;  // from here on: the data are random, and the result has one order
+  p.exact = true;  // set only now, so that the data are random; the order of the sum is fixed
   const SumParts op{.count = count,
                     .stride = stride,
                     .factor = c.factor,

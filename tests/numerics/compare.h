@@ -1,5 +1,5 @@
-// The comparison of all numeric tests. A pass is err <= tolerance, so NaN and unwritten output
-// fail.
+// The comparison that all numeric tests use. A pass is err <= tolerance, so NaN and unwritten
+// output fail.
 #pragma once
 #include <cstddef>
 #include <span>

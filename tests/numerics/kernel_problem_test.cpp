@@ -1,4 +1,4 @@
-// The table's own machinery: planted bugs that it must find.
+// Tests of the kernel tests' own machinery, with planted bugs that it must find.
 #include "tests/kernels/kernel_problem.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Bug = std::function<void(float* out, const float* inp, DeviceArguments&)>;
 
-// out = 2 inp, done right and then spoiled.
+// out = 2 inp, computed correctly and then corrupted by `bug`.
 Outcome run_with(const Bug& bug, unsigned char poison = 0xFF) {
   const Device device = devices_to_test().front();
   Problem p(DType::fp32);
@@ -84,7 +84,7 @@ TEST(KernelProblem, OutputsAreHandedOverForABitwiseComparison) {
 }
 
 // ---- 16 bits ------------------------------------------------------------------------------------
-// out = 300 inp + 1 on the host, written as `spoiled` of each right value.
+// out = 300 inp + 1 on the host; `spoiled` is applied to each correct value before it is stored.
 std::vector<std::string> failures_in_16_bits(DType dtype, bool exact,
                                              const std::function<double(double)>& spoiled) {
   const Device device = devices_to_test().front();
@@ -113,7 +113,7 @@ TEST(KernelProblem, In16BitsAResultIsRoundedOnce) {
       };
       EXPECT_FALSE(found([](double x) { return x; }));
       EXPECT_TRUE(found([=](double x) { return x * (dtype == DType::fp16 ? 1.002 : 1.01); }));
-      EXPECT_TRUE(found([=](double x) { return x - half_ulp(x, dtype); }));  // cut off
+      EXPECT_TRUE(found([=](double x) { return x - half_ulp(x, dtype); }));  // truncated
       EXPECT_TRUE(found([=](double x) { return x == 1 ? x : NAN; }));
       // bf16 in fp16's place or the other way round.
       EXPECT_TRUE(found([=](double x) {

@@ -77,11 +77,11 @@ inline Tracked in_16_bits(Tracked a, DType dtype) {
   const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));
   return {a.value, a.variance + r * r / 3, a.lost};
 }
-// A sum of `terms` products of 16-bit factors as tensor cores compute it: each block of 4 to 16 of
-// them is truncated, not rounded (simt/device/tensor_cores.h). With S_j the sum after block j, each
-// truncation loses about 2^-24 S_j: in total blocks / 2 times the last loss if the sum grows
-// evenly. Its variation multiplies the variance of rounding every term by terms / 96. In fp32,
-// returns the number itself.
+// A sum of `terms` products of 16-bit operands as tensor cores compute it: truncated, not rounded,
+// after each block of 4 to 16 products (simt/device/tensor_cores.h). With S_j the sum after block
+// j, each truncation loses about 2^-24 S_j: in total blocks / 2 times the last loss if the sum
+// grows evenly. The variation of the losses adds terms / 96 times the variance of rounding every
+// term. In fp32, returns the number itself.
 inline Tracked on_tensor_cores(Tracked sum, double terms, DType dtype) {
   if (dtype == DType::fp32) return sum;
   const double bias = std::ceil(terms / 4) * Tracked::rounding * std::fabs(sum.value) / 2;

@@ -24,7 +24,7 @@
 namespace bv::BAREVISION_GPU {
 namespace {
 
-// An operation of two, which run one after the other where no kernel takes both.
+// The two operations that `op` consists of, which run one by one if no kernel computes both.
 template <class Op>
 auto product_of(const Op& op) -> decltype(op.product()) {
   return op.product();
@@ -52,15 +52,16 @@ concept InTwo = requires(const Op& op) {
 
 const std::logic_error not_taken("RowsOf runs both gradients one by one unless they are taken");
 
-// Whether kernels may begin before the one ahead has ended. BAREVISION_DEPENDENT_LAUNCHES=0: no.
+// Whether a kernel may begin before the kernel ahead of it has ended.
+// BAREVISION_DEPENDENT_LAUNCHES=0: no.
 bool dependent_launches() {
   const char* const set = std::getenv("BAREVISION_DEPENDENT_LAUNCHES");
   return !set || std::string_view(set) != "0";
 }
 
-// Operations that are left to the other kernels although Hopper's take them, each with its shape
-// without the rows or images, which is the first size: "LinearForward N576 K192". They are the
-// lines of the file that BAREVISION_HOPPER_EXCEPT names; bench/gpu_check writes it.
+// Operations that are left to the other kernels although Hopper's support them, each with its sizes
+// except the first (rows or images), sizes of 1 and image_rows: "LinearForward N576 K192". They are
+// the lines of the file that BAREVISION_HOPPER_EXCEPT names; bench/gpu_check writes it.
 std::set<std::string> left_to_others() {
   const char* const path = std::getenv("BAREVISION_HOPPER_EXCEPT");
   if (!path || !*path) return {};
@@ -76,7 +77,8 @@ std::set<std::string> left_to_others() {
       const std::string operation = line.substr(0, line.find(' '));
       if (std::ranges::find(known, operation) == known.end())
         throw UserError(std::string(path) + ":" + std::to_string(number) + ": '" +
-                        printable(operation) + "' is no operation with a kernel made for sm_90");
+                        printable(operation) +
+                        "' is not an operation with a kernel made for sm_90");
       operations.insert(line);
     }
   } catch (const UserError& e) {
@@ -85,8 +87,8 @@ std::set<std::string> left_to_others() {
   return operations;
 }
 
-// The table: Hopper's kernels where they take an operation, else the others. All but a library's
-// are dependent launches, which hide a launch's latency behind the end of the kernel ahead.
+// The table: Hopper's kernels for the operations that they support, else the other kernels. All but
+// a library's are dependent launches, which hide launch latency behind the end of the kernel ahead.
 class HopperTable final : public KernelRows<HopperTable> {
  public:
   HopperTable(cudaStream_t compute, int sms)
@@ -140,7 +142,7 @@ class HopperTable final : public KernelRows<HopperTable> {
   bool is_by_hopper(size_t which, const void* op) const override;
 
  private:
-  // parts: its product and its norm, each by either.
+  // parts: as a product and a norm, each by Hopper's or by the other kernels.
   enum class By : uint8_t { hopper, parts, rest };
   template <class Op>
   By runs([[maybe_unused]] const Op& op) const {

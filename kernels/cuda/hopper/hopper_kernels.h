@@ -1,5 +1,5 @@
-// Kernels made for Hopper, sm_90a (--kernels hopper), in files NAME_sm90.cu beside NAME.cu. All
-// other operations, and sizes and dtypes that they don't take, run as by CudaKernels.
+// Kernels made for Hopper, sm_90a (--kernels hopper), in files NAME_sm90.cu next to NAME.cu.
+// CudaKernels runs all other operations, and the sizes and dtypes that these don't support.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 
@@ -19,7 +19,7 @@ using HopperOps =
                   ConvBackwardInput, ConvBackwardInputSums, ConvBackwardWeight, AttentionForward,
                   AttentionBackward>;
 
-// Both gradients need one each.
+// BothGradients needs a Hopper kernel for each of its two operations.
 template <class Op>
 constexpr bool has_hopper_kernel = HopperOps::has<Op>;
 template <class Weight, class Input>
@@ -30,10 +30,10 @@ class HopperKernels {
  public:
   explicit HopperKernels(const DeviceProps& props) : props_(props) {}
 
-  // Each is a specialisation for an operation of HopperOps. takes(), whether its kernel computes
-  // it, looks at sizes, dtype and props_ alone: memory is planned, and the log counts, before there
-  // are pointers. Every tensor is at a multiple of 16 bytes, as TMA wants it: the table refuses
-  // others. The other two are called only for what it takes.
+  // Specialised for each operation of HopperOps. takes(), whether its kernel supports the sizes and
+  // dtype, must not depend on pointers: memory planning and the log's counts call it before there
+  // are any. Every tensor is aligned to 16 bytes, as TMA requires: the table refuses others.
+  // workspace() and run() are called only if takes() returns true.
   template <class Op>
   bool takes(const Op&) const;
   template <class Op>
@@ -41,8 +41,8 @@ class HopperKernels {
   template <class Op>
   void run(const Op&, cudaStream_t);
 
-  // BothGradients in two launches: with both kernels taken and the weight's gradient in parts, the
-  // input's adds these up. Each has a workspace of its own.
+  // BothGradients in two launches, if Hopper kernels support both and the weight gradient is in
+  // parts: the launch of the input gradient adds these up, too. Each has its own workspace.
   template <class Weight, class Input>
   bool takes(const BothGradients<Weight, Input>& op) const {
     return takes(op.weight) && takes(op.input) && workspace(op.weight) > 0;
@@ -59,13 +59,13 @@ class HopperKernels {
   }
 
  private:
-  // Leaves the sums in parts, if there are several, for the caller to have them added up.
+  // Computes a weight gradient. If it is in several parts, the caller must have them added up.
   template <class Weight>
   ColumnSums run_in_parts(const Weight&, cudaStream_t);
-  // Adds these up beside the products.
+  // Computes an input gradient and, in the same launch, adds up these parts.
   template <class Input>
   void run_beside(const Input&, const ColumnSums&, cudaStream_t);
-  // A weight's gradient by itself.
+  // Computes a weight gradient alone.
   template <class Weight>
   void run_and_add_up(const Weight& op, cudaStream_t stream) {
     if (const ColumnSums parts = run_in_parts(op, stream); parts.blocks > 1)

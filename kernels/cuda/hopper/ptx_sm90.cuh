@@ -1,12 +1,12 @@
-// Hopper's instructions for copies without threads, as ptx.cuh has the others: each wrapped once
-// and named as the instruction, with its twin for g++ in simt/hopper. For sm_90a; elsewhere they
-// trap, since the host never launches such a kernel there. Clusters and multicast are left out:
-// each address is the block's own.
+// Hopper's instructions for asynchronous copies and warp specialisation, wrapped like those in
+// ptx.cuh: each named after its instruction, with its twin for g++ in simt/hopper. For sm_90a;
+// elsewhere they trap, since the host never launches such a kernel there. Clusters and multicast
+// are not supported: each shared address is in the block's own memory.
 //
-// An mbarrier is 8 bytes of shared memory, made by mbarrier_init and fence_mbarrier_init. Its
-// phases are numbered from 0; a phase ends when all arrivals and all expected bytes have come, and
-// a wait for parity p returns once the last phase with that parity has: on a new mbarrier, parity
-// 1 at once.
+// An mbarrier is 8 bytes of shared memory, initialised by mbarrier_init and fence_mbarrier_init.
+// Its phases are numbered from 0; a phase completes when all arrivals have been made and all
+// expected bytes have arrived. A wait for parity p returns once the latest phase with that parity
+// has completed; on a new mbarrier a wait for parity 1 returns at once.
 #pragma once
 #include <cuda.h>
 
@@ -48,7 +48,7 @@ __device__ inline void mbarrier_arrive(uint64_t* mbarrier) {
   else
     __trap();
 }
-// Its phase also waits for so many bytes, out of bounds or not, of loads that complete on it.
+// The phase also waits for `bytes` bytes, out of bounds or not, of loads that complete on it.
 __device__ inline void mbarrier_expect_tx(uint64_t* mbarrier, unsigned bytes) {
   if constexpr (has_sm90a)
     asm volatile(
@@ -67,7 +67,7 @@ __device__ inline void mbarrier_arrive_expect_tx(uint64_t* mbarrier, unsigned by
   else
     __trap();
 }
-// May return false though nothing has gone wrong.
+// Waits for a limited time: may return false before the phase has completed.
 __device__ inline bool mbarrier_try_wait_parity(uint64_t* mbarrier, unsigned parity) {
   unsigned ended = 0;
   if constexpr (has_sm90a)
@@ -115,9 +115,9 @@ inline void mbarrier_wait_parity(uint64_t* mbarrier, unsigned parity,
 #endif
 
 // ---- Fences -----------------------------------------------------------------------------------
-// fence_mbarrier_init: TMA may use the mbarriers that this thread has initialised.
-// fence_proxy_async: TMA and wgmma see this thread's stores to shared memory. A barrier follows
-// either, before another thread relies on it.
+// fence_mbarrier_init makes the mbarriers that this thread has initialised usable by TMA.
+// fence_proxy_async makes this thread's stores to shared memory visible to TMA and wgmma. A barrier
+// must follow either before another thread relies on it.
 __device__ inline void fence_mbarrier_init() {
 #ifdef __CUDACC__
   if constexpr (has_sm90a)
@@ -141,7 +141,7 @@ __device__ inline void fence_proxy_async() {
 
 // ---- Threads ----------------------------------------------------------------------------------
 
-// True for one lane of the warp's lanes in `mask`, always the same one. All of them call it.
+// True for one of the warp's lanes in `mask`, always the same. All lanes in `mask` must call it.
 #ifdef __CUDACC__
 __device__ inline bool elect_sync(unsigned mask = ~0u) {
   unsigned elected = 0;
@@ -153,12 +153,12 @@ __device__ inline bool elect_sync(unsigned mask = ~0u) {
     __trap();
   return elected;
 }
-// Waits until so many threads of the block, a multiple of 32, have come to barrier `id`, 1 to 15.
+// Waits until `threads` threads of the block, a multiple of 32, have reached barrier `id`, 1 to 15.
 __device__ inline void bar_sync(unsigned id, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// Registers of each thread of the warpgroup from here on, a multiple of 8 from 24 to 256. All its
-// warps call it; _inc waits until another warpgroup has given up enough.
+// Sets the number of registers per thread of the warpgroup, a multiple of 8 from 24 to 256. All its
+// warps call it; _inc waits until another warpgroup has released enough.
 template <unsigned registers>
 __device__ void setmaxnreg_inc() {
   if constexpr (has_sm90a)

@@ -1,10 +1,10 @@
 // TMA's copies between global and shared memory, each issued by one thread (ptx_sm90.cuh). A load
-// completes on an mbarrier, which expects its bytes; a store is committed in a group of its thread,
-// and its shared memory is free after wait_group_read.
+// completes on an mbarrier, which expects its bytes; a store belongs to a group that its thread
+// commits, and its shared memory may be overwritten after wait_group_read.
 //
-// `at` are coordinates in elements, the innermost dimension first. Boxes stand in shared memory at
-// multiples of 128 bytes, of 8 spans with a swizzle. Elements outside the tensor read as zero,
-// count as bytes, and are not stored.
+// `at` are coordinates in elements, the innermost dimension first. Boxes in shared memory are
+// aligned to 128 bytes, with a swizzle to 8 of its spans. Elements outside the tensor are read as
+// zeros, which count as bytes of the load, and are not stored.
 #pragma once
 #include "kernels/cuda/hopper/ptx_sm90.cuh"
 
@@ -51,8 +51,8 @@ __device__ void cp_async_bulk_tensor(void* shared, const CUtensorMap& map, uint6
         : "memory");
   }
 }
-// Pixels of a convolution's input, from the one at `at`, each moved by the filter tap's `offset` (W
-// first): tensor_map.h's Im2colTensor says which follow.
+// Pixels of a convolution's input from `at` on, each shifted by the filter tap's `offset` (W
+// first). Im2colTensor (tensor_map.h) defines their order.
 template <int rank>
 __device__ void cp_async_bulk_tensor_im2col(void* shared, const CUtensorMap& map,
                                             uint64_t* mbarrier, const int (&at)[rank],
@@ -83,7 +83,7 @@ __device__ void cp_async_bulk_tensor_im2col(void* shared, const CUtensorMap& map
   }
 }
 // cp_async_bulk_tensor_store: a box to a tiled tensor. cp_reduce_async_bulk_tensor_add: the same,
-// added to what is there; sums of floats depend on the order of blocks.
+// but adds to the tensor; the bits of float sums depend on the order of blocks.
 #define BV_TENSOR_STORE(name, instruction, kind)                                                \
   template <int rank>                                                                           \
   __device__ void name(const CUtensorMap& map, const void* shared, const int(&at)[rank]) {      \
@@ -126,7 +126,7 @@ __device__ void cp_async_bulk_tensor_im2col(void* shared, const CUtensorMap& map
 BV_TENSOR_STORE(cp_async_bulk_tensor_store, "cp.async.bulk.tensor", ".tile")
 BV_TENSOR_STORE(cp_reduce_async_bulk_tensor_add, "cp.reduce.async.bulk.tensor", ".add.tile")
 #undef BV_TENSOR_STORE
-// Bytes that lie side by side: a multiple of 16, as the addresses are.
+// Contiguous bytes; their number and the addresses are multiples of 16.
 __device__ inline void cp_async_bulk(void* shared, const void* global, unsigned bytes,
                                      uint64_t* mbarrier) {
   if constexpr (has_sm90a)
@@ -153,7 +153,8 @@ __device__ inline void cp_async_bulk_commit_group() {
   else
     __trap();
 }
-// Until at most this many of the thread's groups are in flight; _read: still read shared memory.
+// Waits until at most `pending` of the thread's groups are in flight (_read: still read shared
+// memory).
 template <int pending>
 __device__ void cp_async_bulk_wait_group() {
   if constexpr (has_sm90a)

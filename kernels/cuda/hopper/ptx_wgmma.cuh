@@ -1,18 +1,18 @@
-// Hopper's products of a warpgroup (4 aligned warps, 128 threads), wrapped as ptx.cuh has the
-// others, with twins in simt/hopper. For sm_90a; elsewhere they trap.
+// Hopper's matrix instructions of a warpgroup (4 aligned warps, 128 threads), wrapped like those in
+// ptx.cuh, with twins in simt/hopper. For sm_90a; elsewhere they trap.
 //
 // D (64xN, fp32) += A (64x16 Ts) * B (16xN Ts), asynchronously:
 //   wgmma_fence(d);                               // orders earlier writes of registers
 //   for (...) wgmma_mma_async<T>(d, a, b, adds);  // adds: to D, else to zero
 //   wgmma_commit_group();
 //   wgmma_wait_group<0>(d);                       // d may be used from here on
-// Registers are named so that the compiler keeps their uses on their side of the fence and the
-// wait: in each wait_group those, and only those, that are used after it; in each fence those that
-// were written since, A's too. In flight, A's registers must stay as they are, in place. ptxas
-// serialises wgmmas (warning C7510) whose accumulators are touched between a fence and its wait.
+// Registers are passed so that the compiler doesn't move their uses across the fence or the wait:
+// to each wait_group those, and only those, that are used after it; to each fence those written
+// since the last one, A's included. While wgmmas are in flight, A's registers must not change.
+// ptxas serialises wgmmas (warning C7510) whose accumulators are accessed between fence and wait.
 //
 // With g = thread/4 % 8, p = thread%4*2, warp w of the warpgroup and r = 16 w + g, a thread holds
-// of D: (r, 8j+p) (r, 8j+p+1) (r+8, 8j+p) (r+8, 8j+p+1)    in d[4j] ... d[4j+3], j = 0 ... N/8 - 1
+// D: (r, 8j+p) (r, 8j+p+1) (r+8, 8j+p) (r+8, 8j+p+1)    in d[4j] ... d[4j+3], j = 0 ... N/8 - 1
 // A: (r, p) (r+8, p) (r, p+8) (r+8, p+8)                pairs along the row, in a[0] ... a[3]
 #pragma once
 #include "kernels/cuda/hopper/ptx_sm90.cuh"
@@ -26,7 +26,7 @@
 namespace bv::BAREVISION_GPU {
 
 // ---- Descriptors ------------------------------------------------------------------------------
-// How an operand in shared memory, A [M, 16] or B [N, 16], is laid out; MN is M or N. `Major` is
+// The layout of an operand in shared memory, A [M, 16] or B [N, 16]; MN is M or N. `Major` is
 // the dimension along which elements are contiguous. With rows of W = 128, 64 or 32 bytes as TMA
 // stores them with that swizzle, or W = 16 without a swizzle, offset_of(mn, k) in bytes is, before
 // bits 4 ... 6 are exclusive-ored with bits 7 ... 9 of the address (64: 4, 5 with 7, 8; 32: 4 with
@@ -35,11 +35,11 @@ namespace bv::BAREVISION_GPU {
 //              mn % 8 * W + mn / 8 * stride + k % 8 * 2 + k / 8 * leading   without
 //   MN-major   k % 8 * W + k / 8 * stride + mn % (W/2) * 2 + mn / (W/2) * leading
 //              k % 8 * W + k / 8 * leading + mn % 8 * 2 + mn / 8 * stride   without a swizzle
-// so that for a tile of contiguous rows of W bytes stride = 8 W, and leading = the bytes from one
-// tile of W bytes of MN to the next; a K-major one with a swizzle ignores `leading`.
+// For a tile of contiguous rows of W bytes, stride = 8 W, and leading is the distance in bytes
+// between tiles of W bytes of MN. A K-major operand with a swizzle ignores `leading`.
 //
-// The pattern of 128, 64, 32 bytes repeats every 1024, 512, 256 bytes and must begin at a multiple
-// of that. Source: PTX ISA, "Matrix Descriptor"; compared with CuTe by tests/hopper.
+// A swizzle of 128, 64, 32 bytes repeats every 1024, 512, 256 bytes and must begin at a multiple of
+// that. Source: PTX ISA, "Matrix Descriptor"; compared with CuTe by tests/hopper.
 enum class Major { k, mn };
 
 __host__ __device__ constexpr uint64_t wgmma_descriptor(uint32_t shared_address, Swizzle swizzle,
@@ -48,8 +48,8 @@ __host__ __device__ constexpr uint64_t wgmma_descriptor(uint32_t shared_address,
   const uint64_t kind = (4 - uint64_t(swizzle)) % 4;  // none 0, 128 bytes 1, 64 2, 32 3
   return field(shared_address) | field(leading) << 16 | field(stride) << 32 | kind << 62;
 }
-// The same operand so many bytes on: the next 16 of K are 32 bytes on within a K-major tile's rows,
-// 2 * stride in an MN-major one with a swizzle.
+// The descriptor moved forward by `bytes`: the next 16 of K are 32 bytes further in a K-major
+// tile's rows, 2 * stride further in an MN-major tile with a swizzle.
 __host__ __device__ constexpr uint64_t wgmma_advance(uint64_t descriptor, uint32_t bytes) {
   return descriptor + bytes / 16;
 }
@@ -72,7 +72,7 @@ inline uint64_t wgmma_descriptor(const void* tile, Swizzle swizzle, uint32_t str
 #ifdef __CUDACC__
 namespace wgmma_asm {
 
-// The compiler doesn't move uses of these registers across.
+// Keeps the compiler from moving uses of these registers across it.
 __device__ inline void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 __device__ inline void pin(uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 template <class T, size_t n>
@@ -110,7 +110,7 @@ __device__ void wgmma_mma_async(float (&d)[n], const uint32_t (&a)[4], uint64_t 
 __device__ inline void wgmma_commit_group() {
   if constexpr (has_sm90a) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most `pending` committed groups are in flight.
+// Waits until at most `pending` committed groups are in flight.
 template <int pending, class... Arrays>
 __device__ void wgmma_wait_group(Arrays&... accumulators) {
   static_assert(pending >= 0 && pending <= 7);
@@ -158,7 +158,7 @@ void wait_group(unsigned pending, ::simt::Site site, Arrays&... accumulators) {
 
 }  // namespace twin
 
-// None to four arrays: no default argument follows a pack.
+// Overloads for zero to four arrays: a default argument can't follow a pack.
 inline void wgmma_fence(::simt::Site site = ::simt::Site::current()) { twin::fence(site); }
 template <class A>
 void wgmma_fence(A& a, ::simt::Site site = ::simt::Site::current()) {

@@ -1,6 +1,6 @@
-// wgmma.mma_async as inline assembly, for every N, which is twice the number of accumulators: only
-// ptx_wgmma.cuh includes this. Inline assembly takes neither arrays nor a number of operands that
-// depends on a template, hence macros: BV_TEXT_n and BV_D_n list 4n registers of D as text and
+// wgmma.mma_async as inline assembly, for every N, which is twice the number of accumulators.
+// Included only by ptx_wgmma.cuh. Inline assembly takes neither arrays nor a number of operands
+// that depends on a template, hence macros: BV_TEXT_n and BV_D_n list 4n registers of D as text and
 // as operands; the operands that follow are numbered from N / 2 on.
 #pragma once
 #include <cstdint>

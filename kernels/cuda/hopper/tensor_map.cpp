@@ -27,7 +27,7 @@ CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {
 
 bool has_tma() { return attribute(cudaDevAttrComputeCapabilityMajor) >= 9; }
 
-// A call of the driver, whose library is not linked; null: it lacks the call.
+// Looks up a driver function, since the driver's library is not linked; null: there is none.
 template <class Call>
 Call* find_call(const char* name) {
   void* call = nullptr;
@@ -106,7 +106,7 @@ const char* str(NoMap why) {
     case NoMap::step:
       return "an element stride is outside 1 to 8";
     case NoMap::box:
-      return "the box is too large";
+      return "the box's size is out of range";
     case NoMap::row_bytes:
       return "the box's rows are not a multiple of 16 bytes";
     case NoMap::swizzle_bytes:

@@ -1,5 +1,5 @@
 // Tensor maps for TMA (ptx_tma.cuh), made on the host by the driver. A map holds the tensor's
-// address: it is made once that is known, and goes to the kernel as
+// address, so it is made once the address is known, and is passed to the kernel as
 // `const __grid_constant__ CUtensorMap`.
 #pragma once
 #include <cuda.h>
@@ -29,7 +29,7 @@ enum class NoMap {
 };
 const char* str(NoMap);
 
-// Dimensions are numbered from the innermost, whose elements lie side by side; the others have
+// Dimensions are numbered from the innermost, whose elements are contiguous; the others have
 // strides in bytes, stride[i] between elements of dimension i + 1.
 struct TiledTensor {
   const void* address;
@@ -38,14 +38,14 @@ struct TiledTensor {
   std::array<uint64_t, 5> size;
   std::array<uint64_t, 4> stride;
   std::array<unsigned, 5> box;                     // elements that a copy spans
-  std::array<unsigned, 5> step = {1, 1, 1, 1, 1};  // between those it takes, except innermost
+  std::array<unsigned, 5> step = {1, 1, 1, 1, 1};  // between copied elements, except innermost
   Swizzle swizzle = Swizzle::none;
 };
 
-// A convolution's input, NWC, NHWC or NDHWC: dimensions C, W, H, D, N as far as there are such. A
-// load takes `channels` of each of `pixels` pixels, which advance by `step` along W, then H, D and
-// N, in the box from `lower` to the image's end + `upper` (both W first): for a forward
-// convolution lower = -padding, upper = padding - (filter - 1) * dilation, step = its stride.
+// A convolution's input, NWC, NHWC or NDHWC: dimensions C, W, H, D, N, without D or H if absent. A
+// load copies `channels` channels of each of `pixels` pixels, which advance by `step` along W, then
+// H, D and N, in the box from `lower` to the image's end + `upper` (both W first). For a forward
+// convolution, lower = -padding, upper = padding - (filter - 1) * dilation, step = its stride.
 struct Im2colTensor {
   const void* address;
   ElementType type;
@@ -62,8 +62,8 @@ struct MadeMap {
   NoMap why = NoMap::fits;
   CUtensorMap map{};  // if it fits
 };
-bool driver_makes_maps();  // it has the calls
-// Throw std::runtime_error only if the driver refuses what fits, or lacks the call.
+bool driver_makes_maps();  // whether it has cuTensorMapEncodeTiled
+// Throw std::runtime_error only if the driver rejects a tensor that fits, or lacks the function.
 MadeMap make_map(const TiledTensor&);
 MadeMap make_map(const Im2colTensor&);
 

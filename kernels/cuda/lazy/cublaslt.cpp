@@ -1,5 +1,6 @@
-// cuBLASLt's functions, each of which finds that of the library: its constructors take 0.1 s and
-// 200 MB in every process that is linked with it, and most never multiply on a GPU.
+// cuBLASLt's functions, which load the library at the first call and forward to it: its
+// constructors take 0.1 s and 200 MB in every process linked with it, and most processes never
+// multiply on a GPU.
 #include <cublasLt.h>
 #include <dlfcn.h>
 
