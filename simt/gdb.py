@@ -3,19 +3,19 @@
   info cuda kernels      the kernel that runs, its grid, the block and the thread
   info cuda threads      the line that each thread of the block is at
   cuda lanes EXPRESSION  its value in each lane of the thread's warp
-  cuda thread 5          looks at another thread of the block, also (5,0,0); `cuda thread` alone says
-                         which this is. Whatever resumes the program goes back first.
-  cuda block             which block this is. The others run before it and after it.
+  cuda thread 5          switches to another thread of the block, also (5,0,0); `cuda thread` alone
+                         prints the current one. Commands that resume the program switch back first.
+  cuda block             prints the current block. The others run before it and after it.
 
-The names are those of cuda-gdb. A thread is a fiber (device/fiber.h): one that waits has left its
-registers on its stack, and looking at it puts them back for a while.
+The names are those of cuda-gdb. A thread is a fiber (device/fiber.h). A waiting fiber has saved its
+registers on its stack; switching to it loads them into gdb until gdb switches back.
 """
 
 import re
 
 import gdb
 
-SWITCHED = 24 + 128  # below a waiting fiber's stack pointer, pushed by switch_stacks
+SWITCHED = 24 + 128  # bytes that switch_stacks has pushed onto a waiting fiber's stack
 RESUMING = "continue step next stepi nexti finish until advance jump call run signal detach kill"
 
 
@@ -53,7 +53,7 @@ class Block:
         return numbers[0] + self.shape[0] * (numbers[1] + self.shape[1] * numbers[2])
 
     def state(self, number):
-        """None if it can be looked at."""
+        """None if gdb can switch to the thread, otherwise why not."""
         thread = self.thread(number)
         if number == self.running:
             return None
@@ -141,7 +141,7 @@ look = Look()
 
 
 def ranges(numbers):
-    """s 0-3, 5, or: 5, without the s"""
+    """The end of "thread": "s 0-3, 5", or " 5" for a single number."""
     runs = []
     for n in numbers:
         if runs and runs[-1][1] == n - 1:
@@ -152,7 +152,7 @@ def ranges(numbers):
 
 
 def by_place(block, threads, see):
-    """{where a thread stands: [its numbers]}; calls see(number) while looking at each that can be."""
+    """{place: [numbers of the threads there]}; calls see(number) in each that gdb can switch to."""
     home = block.running if look.at is None else look.at
     frame = gdb.selected_frame()
     level, function = frame.level(), frame.name()
@@ -190,7 +190,7 @@ class Lanes(gdb.Command):
 
     def invoke(self, words, _):
         if not words:
-            raise gdb.GdbError("cuda: which expression? cuda lanes EXPRESSION")
+            raise gdb.GdbError("cuda lanes needs an expression cuda lanes EXPRESSION")
         block = Block()
         first = (block.running if look.at is None else look.at) // 32 * 32
         values = {}

@@ -1,4 +1,4 @@
-// Diagnostics of a `make try` program: errors that it didn't look at, launches that never ran, and
+// Diagnostics of a `make try` program: errors that it didn't check, launches that never ran, and
 // AddressSanitizer's reports in one line.
 #include "simt/try.h"
 
@@ -43,7 +43,7 @@ std::string place_in(const std::string& report) {
   return {};
 }
 
-// Shortens the report to what a reader needs: what was done, and where.
+// Shortens AddressSanitizer's report to a line: the access and its place in the program.
 void shorten(const char* report) {
   const std::string text = report, place = place_in(text), size = " of size ";
   const size_t access = text.find(size);
@@ -69,10 +69,10 @@ void shorten(const char* report) {
 }();
 #endif
 
-// The words of the host's last error, which end with its thread.
+// The message of the host's last error, saved when its thread ends.
 std::string last_words;
 struct KeepLastWords {
-  KeepLastWords() { cudaGetErrorString(cudaSuccess); }  // so that they outlive this object
+  KeepLastWords() { cudaGetErrorString(cudaSuccess); }  // so that the messages outlive this object
   ~KeepLastWords() {
     if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess)
       last_words = cudaGetErrorString(error);
@@ -92,7 +92,7 @@ std::string missed() {
   return last_words;
 }
 
-// A program that believes all went well is told what it missed.
+// If the program exits with 0, prints the errors that it missed; they, or races, make the code 1.
 void at_exit(int status, void*) {
   const std::string text = status == 0 ? missed() : "";
   std::fflush(nullptr);

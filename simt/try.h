@@ -1,4 +1,4 @@
-// Included ahead of a .cu file that `make try` compiles: what CUDA's syntax is translated to.
+// Included ahead of a .cu file that `make try` compiles: defines what CUDA's syntax translates to.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -9,7 +9,7 @@
 
 namespace simt {
 
-// A launch that its program has asked for; one that was refused or never ran is named at exit.
+// A launch that the program requested. At exit, a launch that was refused or never ran is reported.
 struct Asked {
   const char* kernel = nullptr;
   Site site{};
@@ -17,7 +17,7 @@ struct Asked {
   std::string refusal{};
 };
 Asked& ask(const char* kernel, Site);  // lives as long as the program
-// A pointer among a launch's arguments, and the size of what it points to; else null, 0.
+// A launch's pointer argument and the size of its elements; null, 0 for any other argument.
 struct Passed {
   const void* pointer = nullptr;
   size_t element_bytes = 0;
@@ -35,7 +35,7 @@ Passed passed(T* p) {
   else
     return {};
 }
-// So that a page (learn/view) names memory by the kernel's parameters.
+// Records a launch's arguments, so that learn/view names memory by the kernel's parameters.
 void tell(const char* kernel, const std::vector<Passed>&);
 
 // kernel<<<grid, block, shared_bytes, stream>>>(args...): Launcher(SIMT_KERNEL(kernel),
@@ -101,7 +101,7 @@ class Launcher {
 // __shared__ T name;
 template <class T>
 T& shared_variable(const char* name, Site site = Site::current()) {
-  static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
+  static_assert(std::is_trivially_default_constructible_v<T>, "shared memory runs no constructors");
   return *static_cast<T*>(shared_variable(name, sizeof(T), site, Extents::type<T>()));
 }
 // extern __shared__ T name[];
@@ -110,8 +110,8 @@ T* shared_memory_of_launch(const char* name) {
   return static_cast<T*>(shared_memory(sizeof(T), name, Extents::type<T[]>()));
 }
 
-void made_at(const void* allocation, Site);  // tells allocations of one name apart
-// cudaMalloc(&x, bytes), and so that messages say x.
+void made_at(const void* allocation, Site);  // tells allocations with the same name apart
+// Calls cudaMalloc(&x, bytes) and labels the allocation "x" for messages.
 template <class Allocate, class T, class... Args>
 cudaError_t allocate_named(Allocate allocate, Site site, const char* words, T** p, Args... args) {
   const cudaError_t error = allocate(p, args...);
@@ -123,10 +123,10 @@ cudaError_t allocate_named(Allocate allocate, Site site, const char* words, T** 
   return error;
 }
 
-// __constant__ T name = values;  Kernels can't write it, nor the host touch it.
+// __constant__ T name = values;  Kernels can't write it, and the host can't access it.
 template <class T>
 const T& constant_variable(const T& values = {}) {
-  static_assert(std::is_trivially_copyable_v<T>, "nobody constructs constant memory");
+  static_assert(std::is_trivially_copyable_v<T>, "constant memory runs no constructors");
   static_assert(sizeof(T) <= 65536, "there are 64 KiB of constant memory");
   void* memory = nullptr;
   cudaMalloc(&memory, sizeof(T));
@@ -156,7 +156,7 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t bytes, size_t
 constexpr float2 make_float2(float x, float y) { return {x, y}; }
 constexpr float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-// glibc has functions of these names, too.
+// glibc declares functions with these names, too.
 #define __expf ::simt_cuda::__expf
 #define __exp2f ::simt_cuda::__exp2f
 #define __logf ::simt_cuda::__logf
@@ -164,6 +164,6 @@ constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define __sinf ::simt_cuda::__sinf
 #define __cosf ::simt_cuda::__cosf
 
-// Learners often begin with it, and the stand-in lacks it: simt/name_missing says why.
+// Learners often try it first. It is deleted so that simt/name_missing can print why it is missing.
 template <std::floating_point T>
 T atomicAdd(T*, std::type_identity_t<T>) = delete;

@@ -10,7 +10,7 @@ enum class AccessKind : uint8_t {
   atomic,
   ldmatrix,
   cp_async,
-  // The following are no accesses: lines.h asks in which order a warp comes to them.
+  // The following are not accesses; lines.h records the order in which a warp executes them.
   copy_commit,
   copy_wait,
   numbered_barrier,

@@ -6,7 +6,7 @@
 namespace simt {
 namespace {
 
-// Pointers to all numbers of a Counters.
+// Pointers to all counts of a Counters but those of wgmmas by shape.
 template <class C>
 auto numbers(C& c) {
   return std::array{&c.launches,

@@ -4,8 +4,8 @@
 // in the object code; its n-th execution in one lane is matched with its n-th execution in the
 // others since the lanes last waited for each other.
 //
-// The model is that of sm_70 and later: memory in sectors of 32 bytes; shared memory in 32 banks
-// of 4 bytes, a warp's access of 8 bytes per lane in 2 halves, of 16 in 4 quarters.
+// The model is that of sm_70 and later: global memory has sectors of 32 bytes; shared memory has 32
+// banks of 4 bytes and serves a warp's 8 bytes per lane in 2 halves, 16 bytes in 4 quarters.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -42,15 +42,15 @@ struct Counters {
   SharedAccesses shared, ldmatrix;  // shared: loads, stores, writes by cp.async
   uint64_t cp_async_bytes = 0;
   uint64_t mma_m16n8k16 = 0, barriers = 0, shuffles = 0, votes = 0, atomics = 0;
-  uint64_t partial = 0;  // requests without some of the warp's lanes
+  uint64_t partial = 0;  // requests in which some lanes of the warp took no part
   // Distinct sectors that a launch reads and writes: the memory traffic if the L2 cache keeps all
   // data that is reused within a launch, and nothing between launches.
   uint64_t sectors_read = 0, sectors_written = 0;
-  // Hopper's: bytes of global memory that TMA copies, the sectors that its rows touch, and waits of
-  // threads for an mbarrier, of which some had to.
+  // Hopper: bytes of global memory that TMA copies, sectors that the copied rows touch; mbarrier
+  // waits of threads, and how many of them stalled.
   uint64_t tma_load_bytes = 0, tma_load_sectors = 0, tma_store_bytes = 0, tma_store_sectors = 0;
   uint64_t mbarrier_waits = 0, mbarrier_stalls = 0;
-  // wgmmas of warpgroups, m64nNk16 at N / 8 - 1, and their reads of operands in shared memory.
+  // wgmmas, one per warpgroup, m64nNk16 at index N / 8 - 1; and their reads of shared memory.
   std::array<uint64_t, 32> wgmma{};
   SharedAccesses wgmma_reads;
 
@@ -63,7 +63,7 @@ struct Counters {
   uint64_t moved() const { return 32 * (sectors_read + sectors_written); }
 };
 
-std::map<std::string, uint64_t> named_numbers(const Counters&);  // each by its name, in words
+std::map<std::string, uint64_t> named_numbers(const Counters&);  // the counts by name: "load bytes"
 
 // Returns the counters since the last call, by kernel name.
 std::map<std::string, Counters> take_counters();

@@ -40,7 +40,7 @@ ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 extern "C" {
-// g++ -fsanitize-coverage=trace-pc calls it at the begin of each piece of code without a branch.
+// g++ -fsanitize-coverage=trace-pc calls it at the start of each basic block.
 void __sanitizer_cov_trace_pc() {
   if (simt::Lines::on && simt::Recorder::runs()) simt::Recorder::here().enter_piece(PLACE);
 }

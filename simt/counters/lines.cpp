@@ -12,7 +12,7 @@ namespace {
 constexpr unsigned warp_size = 32, sector = 32;
 
 std::mutex mutex;
-LaunchLines* running = nullptr;  // the launch's kernel
+LaunchLines* running = nullptr;  // of the kernel that runs
 std::map<std::string, LaunchLines>& of_kernels() {
   static auto& all = *new std::map<std::string, LaunchLines>;  // never destroyed: threads may run
   return all;
@@ -22,10 +22,10 @@ std::map<std::string, std::vector<KernelArgument>>& passed() {
   return all;
 }
 
-// How many executions of each warp and instruction are kept: few where a block has many warps.
+// How many executions are kept per warp and instruction: fewer if a block has many warps.
 unsigned most_kept(unsigned warps) { return warps <= 2 ? 8 : warps <= 8 ? 4 : 2; }
 
-// The number of different bytes that lanes ask for.
+// The number of distinct bytes that the lanes request.
 uint64_t distinct_bytes(const Lines::Request& r) {
   uint64_t begins[warp_size];
   unsigned n = 0;
@@ -146,7 +146,8 @@ void Lines::fold(unsigned thread) {
   pieces_of_[thread].clear();
 }
 
-// Lanes with the same path are counted together, others by how often each came to a piece.
+// If all lanes took the same path, the warp executed its pieces. Otherwise it counts as having
+// executed a piece as often as the lane that entered it most.
 void Lines::count_pieces(unsigned begin, unsigned lanes) {
   auto* const all = &pieces_of_[begin];
   bool same = true;
@@ -179,7 +180,7 @@ void Lines::end(unsigned warps) {
   const std::lock_guard lock(mutex);
   if (!running) return;
   LaunchLines& to = *running;
-  std::vector<int> names;  // of the block's, where they are among the kernel's
+  std::vector<int> names;  // for each of the block's, its index among the kernel's
   for (const SharedName& mine : names_) {
     const auto is_same = [&](const SharedName& n) {
       return n.name == mine.name && n.bytes == mine.bytes;

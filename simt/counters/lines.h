@@ -1,8 +1,8 @@
-// Counts by instruction, and the addresses of a few executions of each: a kernel's page
-// (learn/view/). It is on if the environment variable SIMT_LINES names the file into which the
-// counts go when the program ends, or after `on` is set. Counts are of all blocks; addresses and a
-// timeline are kept of some blocks of a kernel's first launch: of all if there are few, otherwise
-// the first two, the middle one and the last.
+// Counts by instruction, and the addresses of a few executions of each, for a kernel's page
+// (learn/view/). Recording is on if the environment variable SIMT_LINES names the file to which the
+// counts are written at exit, or if `on` is set. Counts cover all blocks. Addresses and a timeline
+// are kept for some blocks of a kernel's first launch: for all if there are few, otherwise for the
+// first two, the middle one and the last.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -22,8 +22,8 @@ namespace simt {
 
 // An instruction, summed over all warps that executed it.
 struct LineCounts {
-  uint64_t executions = 0, lanes = 0;  // of warps; of lanes in them
-  uint64_t partial = 0;                // executions without some of the warp's lanes
+  uint64_t executions = 0, lanes = 0;  // by warps; lanes that took part, summed over them
+  uint64_t partial = 0;                // executions in which some lanes took no part
   GlobalAccesses global;
   uint64_t needed = 0;  // sectors that the distinct bytes asked for would fill
   uint64_t used = 0;    // distinct bytes asked for, summed over requests
@@ -42,8 +42,8 @@ struct LineSample {
   std::string name;             // of the first lane's element: "a[32]"
 };
 
-// A warp's work since its last wait, and the instruction that ended it: a barrier of the block, a
-// wait for asynchronous copies, or 0, the block's end.
+// A warp's work since its last wait, and the instruction that ends it: a barrier, a wait for
+// asynchronous copies, or 0 for the block's end.
 struct LineSegment {
   uint64_t block;
   unsigned warp;
@@ -51,7 +51,7 @@ struct LineSegment {
   uint64_t requests = 0, sectors = 0, turns = 0, mma = 0, exchanges = 0;  // shuffles and votes
 };
 
-// A piece of code without a branch.
+// Executions of a piece of code without a branch (a basic block).
 struct PieceCounts {
   uint64_t warps = 0, lanes = 0;
 };
@@ -68,10 +68,10 @@ struct SharedName {
 };
 
 // A pointer that a launch passes to its kernel, and the end of the allocation into which it points.
-// An argument that is no such pointer has zeros.
+// For any other argument, all fields are 0.
 struct KernelArgument {
   uint64_t begin = 0, end = 0;
-  size_t element_bytes = 0;  // 1 of a void*
+  size_t element_bytes = 0;  // 1 for a void*
 };
 
 using Extent = std::array<unsigned, 3>;  // of a grid or a block; an index in it
@@ -80,12 +80,12 @@ struct LaunchLines;
 class Lines {
  public:
   static inline bool on = false;
-  // Set by simt/host, which is a layer above: "x[5]".
+  // Set by simt/host, a layer above; returns the element at an address: "x[5]".
   static inline std::string (*name_device)(uintptr_t) = nullptr;
   // The counts since the last call, by kernel (lines_json.h).
   static std::map<std::string, LaunchLines> take();
 
-  // Tells what the kernel's first launch passes to it, by a program that knows (simt/try.h).
+  // Records the arguments of the kernel's first launch, if the program has them (simt/try.h).
   static void pass(const std::string& kernel, std::vector<KernelArgument>);
   static void begin_launch(const std::string& kernel, const Extent& grid, const Extent& block,
                            size_t shared_bytes);
@@ -93,9 +93,9 @@ class Lines {
 
   void begin(unsigned threads, const Extent& block);
   void shared_memory(SharedName name) { names_.push_back(std::move(name)); }
-  // The launch's shared memory, of which only the size was known.
+  // Names the launch's dynamic shared memory, of which only the size was known.
   void name_launch_memory(const SharedName&);
-  // A request, with what it cost. Addresses in shared memory are bytes from their variable's begin.
+  // A request and its cost. An address in shared memory is an offset in bytes into its variable.
   struct Request {
     uint64_t instruction;
     uint32_t mask;  // lanes that took part
@@ -106,7 +106,7 @@ class Lines {
     SharedAccesses shared;
   };
   void request(unsigned warp, const Request&);
-  // An instruction that is no access: lanes took part of the warp's `of`.
+  // An instruction that isn't an access; `lanes` of the warp's `of` lanes took part.
   void event(unsigned warp, uint64_t instruction, unsigned lanes, unsigned of);
   void at_site(const void* place, std::source_location site) {
     sites_.try_emplace(address_of(place), site);
@@ -117,7 +117,7 @@ class Lines {
     list.push_back(Place(address_of(place) - program_begin()));
   }
   void count_pieces(unsigned begin, unsigned lanes);
-  void end(unsigned warps);  // of the block: adds all to the launch's counts
+  void end(unsigned warps);  // ends the block: adds its counts to the launch's
 
  private:
   using Place = uint32_t;  // from the program's begin
@@ -133,16 +133,16 @@ class Lines {
     std::vector<LineSample> samples;
   };
 
-  bool kept_ = false;  // this block's addresses
+  bool kept_ = false;  // whether this block's addresses are
   uint64_t block_ = 0;
-  unsigned most_ = 0;  // executions kept, by warp
+  unsigned most_ = 0;  // executions kept per warp and instruction
   std::unordered_map<uint64_t, Line> lines_;
   std::unordered_map<uint64_t, std::source_location> sites_;
   std::vector<SharedName> names_;
   std::array<LineSegment, 32> segments_{};
   std::vector<LineSegment> timeline_;
   std::vector<std::vector<Place>> pieces_of_;      // since the last wait, of each thread
-  std::vector<std::map<Place, uint64_t>> folded_;  // those that were too many to list
+  std::vector<std::map<Place, uint64_t>> folded_;  // counts of pieces from lists that were full
   std::unordered_map<Place, PieceCounts> pieces_;
 };
 

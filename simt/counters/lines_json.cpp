@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// [a,b,c] of what write(x) returns for each.
+// The array [write(a), write(b), ...].
 template <class List, class Write>
 Json list(const List& items, Write write) {
   Json all = Json::array();
@@ -87,7 +87,7 @@ Json of_kernel(const std::string& name, const LaunchLines& k) {
           {"timeline", list(timeline, segment)}};
 }
 
-// For programs that know nothing of it.
+// Called at exit if SIMT_LINES is set, so that any program can be recorded.
 void write_lines() {
   const char* const name = std::getenv("SIMT_LINES");
   const std::string text =

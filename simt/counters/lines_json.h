@@ -9,7 +9,7 @@
 
 namespace simt {
 
-// All launches of a kernel; addresses and the timeline are the first one's.
+// Counts of all launches of a kernel; addresses and the timeline are from its first launch.
 struct LaunchLines {
   struct Line {
     LineCounts counts;
@@ -28,7 +28,7 @@ struct LaunchLines {
   std::map<uint64_t, std::source_location> sites;
 };
 
-// The blocks of a launch of which addresses are kept.
+// The blocks of a launch whose addresses are kept.
 std::vector<uint64_t> kept_blocks(uint64_t blocks);
 
 // {"kernels": [{"name", "grid", "block", "shared_bytes", "counters": {...},
@@ -39,9 +39,9 @@ std::vector<uint64_t> kept_blocks(uint64_t blocks);
 //     samples: [[block, warp, number, mask, space, name, addresses] ...]] ...],
 //   "pieces": [[place, warps, lanes] ...],
 //   "timeline": [[block, warp, place, kind, requests, sectors, turns, mma, exchanges] ...]} ...]}
-// A place is an address from the program's begin, as addr2line takes it; of calls it is where they
-// return to. Addresses are those of the mask's lanes: [first, step] if all lanes are a step apart,
-// otherwise [first, [the others' distance from it ...]].
+// A place is an offset from the program's begin, which addr2line takes; for a call it is the return
+// address. Addresses are those of the mask's lanes: [first, step] if all lanes are one step apart,
+// otherwise [first, [each lane's distance from the first ...]].
 nlohmann::ordered_json to_json(const std::map<std::string, LaunchLines>&);
 
 }  // namespace simt

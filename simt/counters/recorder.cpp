@@ -47,7 +47,7 @@ void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const vo
   list_->push_back(Access::of(place, kind, bytes, address));
 }
 
-// A thread that waits for what never comes would fill the memory.
+// A thread that polls for a value that never comes would fill the host's memory with its accesses.
 void Recorder::refuse_more() const {
   std::fprintf(
       stderr,
@@ -65,7 +65,8 @@ void Recorder::tma(const void* address, size_t bytes, bool written) {
   (written ? counters.tma_store_sectors : counters.tma_load_sectors) += end - begin;
 }
 
-// Lanes with the same accesses are counted together; after they diverge, by instruction.
+// The n-th accesses of all lanes are one request until the lanes diverge; after that, accesses are
+// matched by instruction.
 void Recorder::count_warp(unsigned begin) {
   const unsigned lanes = std::min(warp_size, threads_ - begin);
   const std::vector<Access>* const lists = &lists_[begin];
@@ -150,7 +151,7 @@ void Recorder::count(const Access* by_lane[32], unsigned first, unsigned lanes) 
   if (Lines::on) tell_lines(by_lane, first, lanes, in_shared, of_global, of_shared);
 }
 
-// Lanes in different memories are told apart, as they are counted.
+// Lanes that access shared memory are a request apart from those that access global memory.
 void Recorder::tell_lines(const Access* by_lane[32], unsigned first, unsigned lanes,
                           uint32_t in_shared, GlobalAccesses of_global, SharedAccesses of_shared) {
   std::array<uint64_t, warp_size> at{};
@@ -194,8 +195,8 @@ GlobalAccesses Recorder::count_global(const Access& access, const uintptr_t (&ad
   return {.requests = 1, .sectors = count, .bytes = uint64_t{bytes} * n};
 }
 
-// Accesses of up to 4 bytes are served for all lanes together, of 8 bytes for half of them, of 16
-// for a quarter. In each turn a bank delivers or stores one word, for any number of lanes.
+// Accesses of up to 4 bytes are served for all lanes at once, of 8 bytes for half the lanes, of 16
+// for a quarter. In a turn, each bank reads or writes one word, for any number of lanes.
 SharedAccesses Recorder::count_shared(unsigned bytes, const uintptr_t (&addresses)[32],
                                       uint32_t lanes) {
   SharedAccesses cost{.requests = 1};

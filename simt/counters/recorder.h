@@ -1,5 +1,5 @@
-// Records the accesses of a running block's threads and counts them once all lanes of a warp have
-// made them. Each host thread that runs blocks has one recorder.
+// Records the accesses of a running block's threads, and counts them per warp when its lanes wait
+// for each other. Each host thread that runs blocks has one recorder.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ class Recorder {
   // kernel's.
   static bool runs() { return list_; }
 
-  void begin(unsigned threads, const Extent& block);  // its index in the grid
-  // The launch's shared memory, and each __shared__ variable, which has memory of its own.
+  void begin(unsigned threads, const Extent& block);  // block: its index in the grid
+  // Called for the launch's shared memory, and for each __shared__ variable, which has its own.
   void shared_memory(const void* begin, size_t bytes, SharedName name = {}) {
     if (!bytes) return;
     shared_.push_back({reinterpret_cast<uintptr_t>(begin), bytes});
@@ -35,20 +35,20 @@ class Recorder {
   void resume(unsigned thread) { list_ = &lists_[thread], thread_ = thread; }
   void pause() { list_ = nullptr; }  // following accesses are not the kernel's
   void note(const void* place, AccessKind, unsigned bytes, const void* address);
-  // The kernel calls the stand-in there: for what the call counts.
+  // The kernel calls the stand-in at `place`, to which the call's events are attributed.
   void called(const void* place, std::source_location site) {
     place_ = place;
     if (Lines::on) lines.at_site(place, site);
   }
-  // The running thread came to an instruction that only make view looks at.
+  // The running thread executes an instruction that only `make view` records.
   void mark(AccessKind kind) {
     if (Lines::on && list_) list_->push_back(Access::of(place_, kind, 0, nullptr));
   }
   void enter_piece(const void* place) { lines.enter_piece(thread_, place); }
-  // All warps have come to a barrier; a warp's lanes to a shuffle, vote or mma.
+  // barrier(): of all warps. exchange(): a shuffle, vote or mma of the running thread's warp.
   void barrier();
   void exchange(AccessKind, unsigned lanes);
-  // TMA copies these bytes of global memory.
+  // TMA reads or writes these bytes of global memory.
   void tma(const void* address, size_t bytes, bool written);
   void count_warp(unsigned begin);  // counts its lanes' accesses so far
   void end();                       // at the block's end: adds the rest to the launch's counts
@@ -92,7 +92,7 @@ void count_launch(const char* kernel);
 // Counts a library call, or an operation without a kernel, as one pass over these bytes.
 void count_bytes(const char* name, double read, double written);
 
-// For functions that kernels call: tells where from, and what only make view looks at.
+// For functions that kernels call: records the call's place, and an event for `make view`.
 [[gnu::always_inline]] inline void called([[maybe_unused]] std::source_location site,
                                           [[maybe_unused]] AccessKind mark = {}) {
   if constexpr (counting) {

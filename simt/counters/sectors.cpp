@@ -10,8 +10,8 @@
 namespace simt {
 namespace {
 
-// One bit for each sector of the 1 TiB of device addresses (host/memory.cpp): 8 GiB, of which only
-// pages with set bits exist.
+// Two bits, read and written, for each sector of the 1 TiB of device addresses (host/memory.cpp):
+// 8 GiB, of which only pages with set bits are allocated.
 struct Words {  // of 64 sectors
   uint64_t read, written;
 };
@@ -27,7 +27,7 @@ Words* all_words() {
   return words;
 }
 
-std::atomic<uintptr_t> lowest = count, highest = 0;  // words with a bit
+std::atomic<uintptr_t> lowest = count, highest = 0;  // words with a set bit
 
 void lower(std::atomic<uintptr_t>& to, uintptr_t x) {
   for (uintptr_t old = to; x < old && !to.compare_exchange_weak(old, x);) {

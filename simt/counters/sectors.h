@@ -8,6 +8,6 @@ void touch_sector(uintptr_t address_by_32, bool written);  // by any thread
 struct TouchedSectors {
   uint64_t read, written;
 };
-TouchedSectors take_touched_sectors();  // how many, and forgets them; when no block runs
+TouchedSectors take_touched_sectors();  // counts and clears them; called while no block runs
 
 }  // namespace simt

@@ -28,14 +28,14 @@ void land(const Copy& copy) {
 
 }  // namespace
 
-// ---- From begin to end -------------------------------------------------------------------------
+// ---- Running a block ---------------------------------------------------------------------------
 
 bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
   begun_.fetch_add(1, std::memory_order_relaxed);
   prepare(launch, index, random_seed);
   current_ = this;
   beside_on_ = false;
-  switch_to(pick());  // returns when all have returned or one has failed
+  switch_to(pick());  // returns when all threads have returned or one has failed
   current_ = nullptr;
   running_ = &host_;
   if constexpr (counting) Recorder::here().end();
@@ -106,8 +106,8 @@ void Block::prepare(const Launch& launch, uint3 index, unsigned random_seed) {
   open(all_);
 }
 
-// The running thread, from begin to end; the next one is then the running one. False: it has ended
-// the block, and holds nothing any more.
+// Runs the kernel in the running thread, then makes the next thread the running one. False: the
+// thread has ended the block with an error; its stack is unwound.
 inline bool Block::run_thread() {
   try {
     if (running_->id == break_in_) simt_break();
@@ -127,7 +127,7 @@ inline bool Block::run_thread() {
 void Block::enter() {
   Block& b = *current_;
   Stack& host = b.host_.fiber.stack;
-  b.running_->fiber.landed(host.low ? nullptr : &host);  // the host's stack is left first
+  b.running_->fiber.landed(host.low ? nullptr : &host);  // the first switch leaves the host's stack
   for (;;) {
     Fiber& last = b.running_->fiber;
     if (!b.run_thread()) {
@@ -150,8 +150,8 @@ void Block::switch_to(Thread& to) {
   from.fiber.switch_to(to.fiber, false);
 }
 
-// Ends the block: unwinds the running thread, which may own parts of its message. The other
-// threads' stacks are given up as they are: a thread that waits owns nothing.
+// Ends the block: unwinds the running thread, which may own strings of the error message. The other
+// threads' stacks are dropped without unwinding: a waiting thread owns nothing.
 void Block::leave() { throw Stopped(); }
 
 // ---- Waiting -----------------------------------------------------------------------------------
@@ -169,14 +169,14 @@ inline bool Block::come_to(Gate& gate, Site site) {
   return ++gate.arrived == gate.awaited;
 }
 
-// Counts the accesses of whole warps' lanes before this point.
+// Counts the accesses made so far, if the gate is one of whole warps.
 inline void Block::count_until(const Gate& gate) {
   if (!gate.whole) return;
   for (unsigned begin = gate.begin; begin < gate.begin + gate.size; begin += warp_size)
     Recorder::here().count_warp(begin);
 }
 
-// Lets the gate's threads resume next.
+// Makes the gate's threads ready; they resume next.
 inline void Block::open(Gate& gate) {
   if constexpr (counting) count_until(gate);
   gate.arrived = 0;
@@ -199,9 +199,9 @@ inline Thread& Block::pick() {
   return next;
 }
 
-// The random order's next among the ready threads. What works beside them compares shared memory
-// whenever another warp takes over (ProxyState): then a warp mostly runs until none of its lanes is
-// ready, and once in 32 times any thread of the block comes next.
+// The index of the ready thread that runs next in random order. With Hopper's units on, ProxyState
+// compares shared memory whenever another warp takes over, so a warp mostly runs until none of its
+// lanes is ready; with a probability of 1/32 any thread of the block runs next.
 inline size_t Block::random_place() {
   const size_t size = ready_.size();
   if (beside_on_ && random_() % 32) {
@@ -259,7 +259,8 @@ void Block::wait_at_barrier(unsigned id, unsigned threads, Site site) {
   if (!threads) threads = static_cast<unsigned>(threads_.size());
   if (gate.arrived && gate.awaited != threads) {
     describe_misuse("waits at barrier " + std::to_string(id) + " for " + std::to_string(threads) +
-                        " threads, but another for " + std::to_string(gate.awaited) + ",",
+                        " threads, but another thread waits there for " +
+                        std::to_string(gate.awaited) + ",",
                     site);
     leave();
   }
@@ -319,7 +320,7 @@ void Block::order_lanes(const Gate& gate) {
   }
 }
 
-// As in count_in_block.
+// The ballot is valid until the next one, as in count_in_block.
 uint32_t Block::ballot(uint32_t mask, bool yes, Site site) {
   WarpGate& gate = gate_of(mask, site);
   gate.votes |= uint32_t{yes} << lane(gate);
@@ -343,7 +344,7 @@ uint64_t Block::shuffle(uint32_t mask, uint64_t bits, From from, unsigned argume
   if (from == From::above && me + argument <= last) source = me + argument;
   if (from == From::exclusive_or && (me ^ argument) <= last) source = me ^ argument;
   if (!(gate.mask >> source & 1)) {
-    describe_misuse("reads lane " + std::to_string(source) + ", which takes no part", site);
+    describe_misuse("reads lane " + std::to_string(source) + ", which is not in the mask", site);
     leave();
   }
   gate.bits[gate.side][me] = bits;
@@ -365,7 +366,7 @@ void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site 
   }
   gate.hands[lane(gate)] = hand;
   if (come_to(gate, site)) {
-    if constexpr (counting) Recorder::here().pause();  // the lanes' own accesses are noted
+    if constexpr (counting) Recorder::here().pause();  // the lanes have noted their accesses
     if constexpr (watching) Races::instance().pause();
     do_work(work, gate.hands);
     if constexpr (counting) Recorder::here().resume(running_->id);

@@ -46,7 +46,7 @@ struct Thread {
 struct Gate {
   unsigned begin = 0, size = 0;  // the threads begin ... begin + size - 1
   uint32_t mask = 0;             // which lanes of a warp
-  bool whole = true;             // it includes all threads
+  bool whole = true;             // all of these threads take part
   unsigned awaited = 0, arrived = 0;
   const Thread* earliest = nullptr;
 
@@ -55,7 +55,7 @@ struct Gate {
   }
 };
 
-// One of the barriers with a number, at which any threads wait for each other.
+// A numbered barrier (PTX's named barriers), at which any threads of the block wait for each other.
 struct NumberedGate : Gate {
   std::vector<Thread*> come;
 };
@@ -69,16 +69,16 @@ struct WarpGate : Gate {
   uint32_t votes = 0, ballot = 0;
 };
 
-// Units that work beside a block's threads, from the first instruction that needs it to the
-// block's end or stop_beside() (simt/hopper). Errors end the block by Block::fail.
+// Asynchronous units that work concurrently with a block's threads (simt/hopper), from the first
+// instruction that needs them to the block's end or stop_beside(). Errors end it by Block::fail.
 class Beside {
  public:
   virtual ~Beside() = default;
   virtual void begin() = 0;                                   // the block uses it from here on
   virtual void hands_over(unsigned thread, unsigned to) = 0;  // `to` runs next
-  virtual bool advance() = 0;                 // no thread can run; false: this can't help
-  virtual void returns(unsigned thread) = 0;  // the thread has come to its end
-  virtual std::string hang() = 0;             // why nobody can run; empty: it isn't to blame
+  virtual bool advance() = 0;                 // no thread can run; false: it can make none ready
+  virtual void returns(unsigned thread) = 0;  // the thread has returned
+  virtual std::string hang() = 0;             // why no thread can run; empty: for another reason
 };
 
 struct Random {  // a linear congruential generator: short and fast
@@ -86,7 +86,7 @@ struct Random {  // a linear congruential generator: short and fast
   unsigned operator()() { return (state = state * 6364136223846793005u + 1) >> 33; }
 };
 
-// A __shared__ variable, fresh in each block that reaches its declaration.
+// A __shared__ variable, reset in each block that reaches its declaration.
 struct SharedVariable {
   const char* name;
   Extents extents;
@@ -133,7 +133,7 @@ class Block {
   // Ends the block with an error that isn't the running thread's.
   [[noreturn]] void fail_with(const std::string& error) { error_ = error, leave(); }
 
-  // For what works beside the threads.
+  // For the asynchronous units.
   Beside* beside() { return beside_on_ ? beside_.get() : nullptr; }
   template <class T>
   T& start_beside() {
@@ -202,7 +202,7 @@ class Block {
   std::deque<WarpGate> partial_;  // for masks that name only some lanes of a warp
   Stacks stacks_;
   SharedMemory shared_;
-  const char* shared_name_ = nullptr;  // if the kernel has one for all
+  const char* shared_name_ = nullptr;  // the kernel's name for shared_, if it has one
   Extents shared_extents_{};
   std::deque<SharedVariable> variables_;
   Random random_{};

@@ -28,7 +28,7 @@ std::string hex(uint32_t mask) {
 // " for the lanes 0x0000ffff", unless they are all lanes.
 std::string lanes(const Gate& gate) { return gate.whole ? "" : " for the lanes " + hex(gate.mask); }
 
-// Those that a gate waits for.
+// The threads that a gate waits for.
 std::string awaited(const Gate& gate) {
   if (gate.mask) return gate.whole ? "all lanes of the warp" : "all these lanes";
   return gate.awaited == gate.size ? "all threads of the block"
@@ -74,7 +74,7 @@ void Block::describe_two_sites(const Gate& gate, Site site) {
            at(gate.earliest->site);
 }
 
-// "[3][0]": the element with this number of an array.
+// The index of an array's element by its number: "[3][0]".
 std::string Extents::index(size_t element) const {
   std::string text;
   for (unsigned i = rank; i-- > 0;) {

@@ -1,7 +1,7 @@
 // Stops a debugger inside one chosen thread of one chosen block:
 //   SIMT_BREAK="KERNEL,block x,y,z,thread x,y,z"     KERNEL: part of its name
-// calls simt_break() before the thread begins. While it is set, that kernel's blocks run one after
-// another. If that thread never began, the process prints that at its end, with the most similar
+// calls simt_break() before the thread begins. While SIMT_BREAK is set, the kernel's blocks run one
+// after another. If the thread never began, the process prints that at exit, and the most similar
 // launches.
 #pragma once
 #include "simt/device/launch.h"
@@ -10,8 +10,8 @@ extern "C" void simt_break();
 
 namespace simt {
 
-// Called once for each launch, which it remembers. Throws std::runtime_error if SIMT_BREAK is not
-// of that form.
+// Whether SIMT_BREAK names the launch's kernel. Called once for each launch, which it records.
+// Throws std::runtime_error if SIMT_BREAK is malformed.
 bool breaks_in(const Launch&);
 // The thread's number in the block; ~0u if there is none.
 unsigned thread_to_break_in(const Launch&, uint3 block);

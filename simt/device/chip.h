@@ -1,4 +1,4 @@
-// The chip that the stand-in imitates, chosen by SIMT_ARCH: its limits.
+// The limits of the chip that the stand-in imitates, chosen by SIMT_ARCH.
 #pragma once
 
 namespace simt {

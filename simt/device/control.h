@@ -21,8 +21,8 @@ enum class Order { forward, reverse, random };
 inline Order order = Order::forward;  // of future launches
 inline unsigned seed = 1;
 
-// When a copy by TMA lands (simt/hopper): late, once no thread can run, a store at its wait; early,
-// at once; random, each drawn; as_order: as Order says of copies.
+// When a TMA copy lands (simt/hopper). late: once no thread can run, a store at its wait; early: at
+// once; random: drawn for each copy; as_order: as `order` specifies for copies.
 enum class Delivery { as_order, late, early, random };
 inline Delivery delivery = Delivery::as_order;
 // Whether copies land early; empty: each is drawn.
@@ -32,7 +32,7 @@ inline std::optional<bool> lands_early() {
   return by_order ? order == Order::reverse : delivery == Delivery::early;
 }
 
-// How products of 16-bit factors are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere
+// How products of 16-bit operands are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere
 // {8, 1}, Hopper {16, 2}; {0, 0}: rounded to nearest, in order.
 struct TensorCores {
   int block, extra_bits;
@@ -52,20 +52,20 @@ inline int multiprocessors = 3;                 // of the device: few, and not a
 // a communicator's first collective (NCCL's buffers). The call fails if less is left.
 inline size_t launch_takes = 0, collective_takes = 0;
 
-// Counts since the program began: the host's waits for the device, the kernels and graphs it
-// launched (without the graphs' kernels).
+// Counts since the program began: waits of the host for the device, and the kernels and graphs that
+// it launched (kernels inside graphs are not counted).
 size_t host_synchronizations();
 size_t launches();
 size_t graph_launches();
-// Kernels that have begun before the one ahead had ended (launch_dependent).
+// Kernels that began before the kernel ahead of them had ended (launch_dependent).
 size_t early_kernels();
-// The host's waits for events that kept a core busy, because the event lacks cudaEventBlockingSync.
+// Waits of the host that would spin on a core, because the event lacks cudaEventBlockingSync.
 size_t spinning_waits();
-// Kernels and collectives by name, and the priorities at which they have run since the last reset,
-// outside graphs and in them.
+// The priorities at which each kernel and collective has run since the last reset, by name, outside
+// and inside graphs.
 std::map<std::string, std::set<int>> priorities_run();
-// Bytes that this process has sent by NCCL to each rank: its messages, and its share of collectives
-// as rings in rank order.
+// Bytes that this process has sent to each rank by NCCL: messages, and its share of collectives,
+// which count as rings in rank order.
 std::map<int, uint64_t> nccl_bytes_sent();
 void run_all();  // runs all that is queued; not counted as a synchronisation
 

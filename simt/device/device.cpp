@@ -1,4 +1,4 @@
-// The calls of device.h, made to the running block.
+// The functions of device.h, forwarded to the running block.
 #include "simt/device/device.h"
 
 #include <bit>
@@ -12,7 +12,7 @@ Block& block() { return *Block::current(); }
 
 simt::Place place_of(Site site) {
   if constexpr (watching) return Races::place_of_site(std::bit_cast<void*>(site));
-  return simt::Place(site.line());  // no one looks at it
+  return simt::Place(site.line());  // unused
 }
 
 }  // namespace

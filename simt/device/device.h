@@ -25,13 +25,13 @@ using Site = std::source_location;  // a place in a kernel, for messages
 inline constexpr uint32_t all_lanes = ~0u;
 
 // ---- Waiting -----------------------------------------------------------------------------------
-// All threads must reach the same line, but for wait_at_barrier. A mask names lanes of the caller's
-// warp; lanes beyond the end of the block are ignored.
+// All threads must wait at the same line, except in wait_at_barrier. A mask names lanes of the
+// caller's warp; lanes beyond the end of the block are ignored.
 
 void wait_for_block(Site);
 unsigned count_in_block(bool yes, Site);  // waits; returns the number of threads with `yes`
 
-// Waits at one of 16 barriers until so many threads of the block have come, 0: all.
+// Waits at one of 16 barriers until `threads` threads of the block have arrived; 0: all.
 void wait_at_barrier(unsigned id, unsigned threads, Site);
 
 void wait_for_lanes(uint32_t mask, Site);
@@ -60,7 +60,7 @@ void collective(Hand& mine, Site site, const Work& work) {
 
 // ---- Memory ------------------------------------------------------------------------------------
 
-// An array's, for messages that name an element.
+// The shape of an array, for messages that name an element.
 struct Extents {
   size_t element_bytes = 1;
   unsigned rank = 0;
@@ -75,13 +75,13 @@ struct Extents {
   }
   std::string index(size_t element) const;
 };
-// Refuses more than the launch asked for. `name`: the kernel's for all of it.
+// The launch's shared memory; fails if it has fewer bytes. `name`: the kernel's name for it.
 void* shared_memory(size_t bytes, const char* name = nullptr, Extents = {});
-// A __shared__ variable, by the place of its declaration.
+// A __shared__ variable, identified by the place of its declaration.
 void* shared_variable(const char* name, size_t bytes, Site, Extents = {});
 
-// Refuse pointers not aligned to `bytes`, or (check_shared) outside shared memory. `what` names the
-// access.
+// Fail if the pointer is not aligned to `bytes` or (check_shared) is outside shared memory. `what`
+// names the access.
 void check_aligned(const void* p, size_t bytes, const char* what, Site);
 void check_shared(const void* p, size_t bytes, const char* what, Site);
 
@@ -107,10 +107,10 @@ void refuse_in_kernel(const char* what, Site);
 
 inline namespace simt_cuda {
 
-// The block's shared memory: one struct for all of a kernel's.
+// The block's shared memory, as one struct that holds everything a kernel keeps in it.
 template <class T>
 T& shared() {
-  static_assert(std::is_trivially_default_constructible_v<T>, "nobody constructs shared memory");
+  static_assert(std::is_trivially_default_constructible_v<T>, "shared memory runs no constructors");
   return *static_cast<T*>(simt::shared_memory(sizeof(T)));
 }
 

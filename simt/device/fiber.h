@@ -1,5 +1,5 @@
 // A fiber: a call that can be suspended and resumed, with its own stack. A dozen lines of assembly
-// switch stacks and inform AddressSanitizer.
+// switch stacks; AddressSanitizer is informed of each switch.
 #pragma once
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -47,10 +47,10 @@ class Stacks {
   std::vector<Stack> all_, free_;
 };
 
-// Saves the resume address and the registers that the compiler can't save on the current stack,
-// stores the stack pointer in `from`, and continues on the stack `to`. Inline, without a call: CPUs
-// predict returns by pairing them with calls, and a mispredicted return, as after a library's
-// switch, would cost more than everything else here.
+// Pushes onto the current stack the resume address and the registers that asm can't clobber (rbx,
+// rbp), stores the stack pointer in `from`, and continues on the stack `to`. Inlined: CPUs predict
+// returns by pairing them with calls, and a mispredicted return, as after a library function that
+// switches stacks, would cost more than everything else here.
 [[gnu::always_inline]] inline void switch_stacks(void** from, void* to) {
   asm volatile(
       "leaq -128(%%rsp), %%rsp\n\t"  // the red zone

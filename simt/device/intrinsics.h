@@ -25,7 +25,7 @@ inline int __syncthreads_or(int predicate, simt::Site site = simt::Site::current
 inline int __syncthreads_and(int predicate, simt::Site site = simt::Site::current()) {
   return simt::count_in_block(predicate == 0, site) == 0;
 }
-// bar.sync: `threads` of the block, or all, wait for each other, at any lines.
+// bar.sync: `threads` threads of the block, or all, wait for each other; their lines may differ.
 inline void __barrier_sync(unsigned id, simt::Site site = simt::Site::current()) {
   simt::wait_at_barrier(id, 0, site);
 }
@@ -94,7 +94,7 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
 template <class T>
 concept AtomicInteger = std::is_integral_v<T> && sizeof(T) >= 4;
 
-// Inlined, as the loads and stores below: an access is the caller's, whose line messages name.
+// Inlined, like the loads and stores below, so that messages name the caller's line.
 template <AtomicInteger T>
 [[gnu::always_inline]] inline T atomicAdd(T* p, std::type_identity_t<T> x) {
   return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST);
@@ -141,7 +141,7 @@ template <AtomicInteger T>
   }
   return old;
 }
-// Counts from 0 to `last` and begins again.
+// Increments, and wraps to 0 after `last`.
 [[gnu::always_inline]] inline unsigned atomicInc(unsigned* p, unsigned last) {
   unsigned old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (!__atomic_compare_exchange_n(p, &old, old >= last ? 0 : old + 1, false, __ATOMIC_SEQ_CST,
@@ -149,7 +149,7 @@ template <AtomicInteger T>
   }
   return old;
 }
-// The order tells simt/races/hooks.cpp which it is.
+// simt/races/hooks.cpp distinguishes these fences by their memory order.
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline void __threadfence_system() { __threadfence(); }
 inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_acq_rel); }

@@ -59,7 +59,7 @@ SharedLimits& shared_limits() {
 }
 
 Names& names() {
-  static Names& run = *new Names;  // never destroyed: streams may launch while statics are
+  static Names& run = *new Names;  // never destroyed: streams may launch during exit
   return run;
 }
 

@@ -13,12 +13,12 @@ struct Launch {
   dim3 grid, block;
   size_t shared_bytes;
   std::function<void()> body;                // runs in each thread; owns the kernel's arguments
-  const void* function = nullptr;            // the kernel, if it has a state
-  double bytes_read = 0, bytes_written = 0;  // for a library's launch, the only counts
+  const void* function = nullptr;            // the kernel, for its shared memory limit
+  double bytes_read = 0, bytes_written = 0;  // a library's launch: these are counted, not accesses
   // May begin before the kernel ahead of it has ended (griddepcontrol.wait).
   bool dependent = false;
-  // If set: hides what that kernel has written, or shows it. The first blocks begin so, one after
-  // another.
+  // If set: hides or shows that kernel's writes. The first blocks begin with them hidden, one block
+  // after another.
   std::function<void(bool visible)> earlier_writes{};
 };
 

@@ -1,4 +1,4 @@
-// How tensor cores add: in fp32 or, if simt::tensor_cores says so, like real ones, which align a
+// How tensor cores add: in fp32 or, if simt::tensor_cores is set, like real ones, which align a
 // block of products and the current sum to the largest exponent, drop the bits below, and truncate
 // the new sum to fp32 (Fasi et al. 2021; Khattak and Mikaitis 2025).
 #pragma once

@@ -44,7 +44,7 @@ struct ThreadPool::Job {
   uint64_t count;
   BlockOrder in_order{count};
   std::atomic<uint64_t> next = 0;
-  uint64_t end = count;  // now only the places before it are run
+  uint64_t end = count;  // only the places before it are run for now
   bool hides_earlier_writes = false;
   // The first failing block in the launch's order always runs, so the message doesn't vary.
   std::mutex failure{};
@@ -107,7 +107,7 @@ std::string ThreadPool::run(const Launch& launch) {
   const std::lock_guard lock(one_launch_);
   Job job{.launch = launch, .count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z};
   explain_faults_on_this_thread();
-  // A launch's first blocks begin early, one after another; all run the same code.
+  // Only the first blocks begin early, one after another: the others run the same code.
   if (launch.earlier_writes) {
     job.hides_earlier_writes = true;
     job.end = std::min(job.count, early_blocks);

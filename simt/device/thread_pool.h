@@ -21,7 +21,7 @@ class ThreadPool {
 
  private:
   struct Job;
-  // Each has 1,024 stacks of two mappings: together below Linux's limit of 65,530.
+  // Each has up to 1,024 stacks of two mappings each: together below Linux's limit of 65,530.
   static constexpr size_t max_blocks = 24;
 
   ThreadPool();

@@ -22,7 +22,7 @@ struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-// Aligned as on the device: a misplaced vector access is an error here too.
+// Aligned as on the device: a misaligned vector access is an error here, too.
 struct alignas(8) float2 {
   float x, y;
 };

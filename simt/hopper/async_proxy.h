@@ -1,13 +1,13 @@
-// Which accesses to a block's shared memory see which, on Hopper: ordinary ones by its threads, and
-// those of the async proxy (TMA, wgmma), which PTX orders only by fences and waits.
+// Visibility on Hopper between a block's ordinary accesses to shared memory and those of the async
+// proxy (TMA, wgmma), which PTX orders only by fences and waits.
 //
-// Nothing intercepts a thread's stores. From a block's first instruction of this kind on, whenever
-// another thread takes over, shared memory is compared with a copy, and the bytes that have changed
-// are those of the thread that ran. A store of the value that is there already stays unseen, and so
-// do ordinary loads, which read NaN until a delivery has been waited for. What was written before
-// that first instruction has no known writer: any fence after it makes it visible.
+// Nothing intercepts a thread's stores. From a block's first asynchronous instruction on, shared
+// memory is compared with a copy whenever another thread takes over; bytes that have changed are
+// attributed to the thread that ran. A store of the value that is already there isn't seen. Neither
+// are ordinary loads, which may read NaN until a delivery has been waited for. Bytes written before
+// the first such instruction have no known writer: any fence after it makes them visible.
 //
-// Each function is called by the running thread. An error ends the launch, as simt::fail:
+// Each function is called by the running thread. An error ends the launch, as in simt::fail:
 // "KERNEL: block (0,0,0): thread (3,0,0) WHAT at FILE:LINE:COLUMN".
 #pragma once
 #include <cstddef>
@@ -33,13 +33,13 @@ using Hold = unsigned;
 Hold hold_read(Bytes, const char* who, Site);
 void release_read(Hold);
 
-// The running thread's stores so far are visible to the async proxy (fence.proxy.async).
+// Makes the running thread's stores so far visible to the async proxy (fence.proxy.async).
 void fence_proxy_async();
 
-// `thread` of the block has just written these bytes, though another one runs: an instruction of a
-// whole warp, such as stmatrix, calls this after its writes, and note_writes() before them.
+// `thread` of the block has just written these bytes while another thread runs: an instruction of
+// a whole warp, such as stmatrix, calls this after its writes, and note_writes() before them.
 void ordinary_write(Bytes, unsigned thread, const char* who, Site);
-// Attributes what has changed so far to the running thread.
+// Attributes the bytes that have changed so far to the running thread.
 void note_writes();
 
 }  // namespace simt

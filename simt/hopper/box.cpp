@@ -14,7 +14,7 @@ namespace {
 
 using Coordinates = std::array<int64_t, 5>;
 
-// The part of a row that lies in the tensor: elements begin ... end - 1 of it.
+// The part of a row that lies in the tensor: its elements begin ... end - 1.
 struct Inside {
   unsigned char* address;
   unsigned begin, end;
@@ -34,7 +34,7 @@ Inside inside(const TensorMap& m, const Coordinates& c) {
   return {m.address + at, static_cast<unsigned>(begin), static_cast<unsigned>(end)};
 }
 
-// Moves a row between its place in shared memory and `row`, in pieces of 16 bytes.
+// Calls move(address in shared memory, offset in the row) for a row's pieces of 16 bytes.
 template <class Move>
 void each_piece(const TensorMap& m, uintptr_t shared, unsigned number, Move move) {
   const unsigned bytes = m.row_bytes();
@@ -60,7 +60,7 @@ void Box::each_row(Row row) const {
   }
 }
 
-// Pixels advance along W, at its end along H, then D, then images.
+// Pixels advance along W, then along H, D and the images.
 template <class Row>
 void Box::each_pixel(Row row) const {
   const unsigned spatial = map.rank - 2;
@@ -97,7 +97,7 @@ void Box::load(unsigned char* shared) const {
 }
 
 void Box::store(const unsigned char* bytes, uintptr_t shared, bool adds) const {
-  // Blocks run on several host threads, and add to the same elements.
+  // Blocks on several host threads may add to the same elements.
   static std::mutex one_adds;
   std::unique_lock lock(one_adds, std::defer_lock);
   if (adds) lock.lock();

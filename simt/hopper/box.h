@@ -1,5 +1,5 @@
-// The box of a tensor that a TMA instruction copies: its elements in global memory, and where they
-// stand in shared memory.
+// The box of a tensor that a TMA instruction copies: its elements in global memory, and their
+// places in shared memory.
 #pragma once
 #include <cstddef>
 
@@ -14,12 +14,12 @@ struct Box {
 
   // Elements outside the tensor read as zero.
   void load(unsigned char* shared) const;
-  // They are not stored. The bytes stood at `shared` when they were copied. `adds`: to what is
-  // there, rounded to the element's type.
+  // Elements outside the tensor are not stored. `bytes` was copied from the address `shared`, which
+  // determines the swizzle. `adds`: adds to the tensor's elements, rounded to their type.
   void store(const unsigned char* bytes, uintptr_t shared, bool adds) const;
 
  private:
-  // row(number, coordinates of its first element) for each row of the box.
+  // Calls row(number, coordinates of its first element) for each row of the box.
   template <class Row>
   void each_row(Row row) const;
   template <class Row>
@@ -31,9 +31,9 @@ void add_elements(CUtensorMapDataType, void* to, const void* from, size_t n);
 // Whether TMA adds such elements.
 bool can_add(CUtensorMapDataType);
 
-// The place of a byte of the box, as a distance from address 0: the swizzle exchanges 16-byte
-// pieces by bits 7-9 of the address, less `base`, so the pattern begins at a multiple of 8 spans. A
-// span of 0 or 16 bytes has none.
+// The address at which a byte of the box is stored: the swizzle XORs the number of its 16-byte
+// piece in the span with bits 7-9 of the address, less `base`, so the pattern begins at a multiple
+// of 8 spans. A span of 0 or 16 bytes isn't swizzled.
 constexpr uintptr_t swizzled(uintptr_t address, unsigned span_bytes, unsigned base = 0) {
   const uintptr_t pieces = span_bytes / 16;  // 0, 1, 2, 4, 8
   return pieces ? address ^ ((((address >> 7) - base) & (pieces - 1)) << 4) : address;

@@ -52,7 +52,7 @@ bool Hopper::advance() {
   return mbarriers.time_out();
 }
 
-// As late as possible: what the kernel ahead has written shows once no thread can run.
+// Returns as late as possible: the writes of the kernel ahead show once no thread can run.
 void Hopper::wait_for_earlier_grids(Site site) {
   Block& block = *Block::current();
   Beside* const there = block.beside();

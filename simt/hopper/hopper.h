@@ -1,4 +1,4 @@
-// Hopper's units beside a block's threads, made at the block's first instruction that needs them.
+// Hopper's asynchronous units, created for a block at its first instruction that needs them.
 #pragma once
 #include <utility>
 
@@ -39,7 +39,7 @@ class Hopper : public Beside {
   Wgmmas wgmmas;
 
  private:
-  bool only_waits_ = false;  // griddepcontrol.wait alone needs no watch over shared memory
+  bool only_waits_ = false;  // with griddepcontrol.wait alone, shared memory isn't compared
   bool sees_earlier_grids_ = false;
   std::vector<unsigned> in_grid_wait_;
 };

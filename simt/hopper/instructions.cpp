@@ -14,7 +14,7 @@ namespace {
 Block& block() { return *Block::current(); }
 Mbarriers& mbarriers() { return Hopper::here().mbarriers; }
 
-// Refuses a map, an address and a number of coordinates that the hardware would.
+// Fails for a map, an address or a number of coordinates that the hardware refuses.
 Box box_of(const CUtensorMap& map, const void* shared, const int* at, unsigned rank,
            const uint16_t* offsets, const char* who, Site site) {
   Box box;
@@ -23,7 +23,7 @@ Box box_of(const CUtensorMap& map, const void* shared, const int* at, unsigned r
     block().fail("calls " + std::string(who) + " with a tensor map that isn't aligned to 64 bytes,",
                  site);
   if (!unpack(map, &m))
-    block().fail("calls " + std::string(who) + " with what is no tensor map,", site);
+    block().fail("calls " + std::string(who) + " with something that is not a tensor map,", site);
   if (m.im2col != (offsets != nullptr))
     block().fail("calls " + std::string(who) + " with a tensor map made for " +
                      (m.im2col ? "im2col," : "tiles,"),
@@ -37,7 +37,7 @@ Box box_of(const CUtensorMap& map, const void* shared, const int* at, unsigned r
                      " bytes under a swizzle of " + std::to_string(m.swizzle_bytes) +
                      ", which no source describes,",
                  site);
-  // 128 bytes, and the swizzle's pattern must begin where the box does.
+  // At least 128 bytes, and the swizzle's pattern must begin where the box begins.
   const unsigned alignment = std::max(128u, 8 * m.swizzle_bytes);
   block().check_aligned(shared, alignment, who, site);
   std::copy(at, at + rank, box.at);
@@ -166,7 +166,7 @@ void set_max_registers(bool increase, unsigned registers, Site site) {
   if (elect(all_lanes, site)) Hopper::here().registers.set(increase, registers, site);
 }
 
-// Which lane it is, PTX leaves open, but for the same mask it is always the same.
+// PTX doesn't specify which lane is elected, only that the same mask always elects the same lane.
 bool elect(uint32_t mask, Site site) {
   const uint32_t lanes = ballot(mask, true, site);
   unsigned leader = static_cast<unsigned>(std::countr_zero(lanes));

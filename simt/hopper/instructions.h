@@ -1,5 +1,5 @@
-// Hopper's memory instructions for g++: kernels/cuda/hopper/ptx_sm90.cuh calls these, each for the
-// instruction of that name. TMA's numbers count elements, the innermost dimension first.
+// Hopper's instructions for g++: the wrappers in kernels/cuda/hopper/ptx_sm90.cuh call these, each
+// for the instruction of that name. TMA coordinates count elements, the innermost dimension first.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ bool mbarrier_try_wait_parity(uint64_t*, unsigned parity, Site);
 void mbarrier_wait_parity(uint64_t*, unsigned parity, Site);
 void fence_mbarrier_init();
 
-// rank coordinates; im2col: rank - 2 offsets, otherwise null.
+// `at` has `rank` coordinates; `offsets` has rank - 2 for im2col, otherwise it is null.
 void tensor_load(void* shared, const CUtensorMap&, uint64_t* mbarrier, const int* at, unsigned rank,
                  const uint16_t* offsets, Site);
 void tensor_store(const CUtensorMap&, const void* shared, const int* at, unsigned rank, bool adds,
@@ -29,7 +29,7 @@ void bulk_commit();
 void bulk_wait(unsigned pending, bool only_reads);
 
 unsigned thread_in_block();
-// griddepcontrol.wait: until no thread of the block can run.
+// griddepcontrol.wait: waits until no thread of the block can run.
 void grid_dependency_wait(Site);
 
 // Each lane that passes the address of a row calls this before stmatrix writes it.

@@ -9,7 +9,7 @@ namespace simt {
 namespace {
 
 constexpr unsigned most_arrivals = (1u << 20) - 1, most_bytes = (1u << 20) - 1;
-constexpr uint64_t mark = 0x4D62'6172'7269'6572;  // a valid mbarrier holds this here
+constexpr uint64_t mark = 0x4D62'6172'7269'6572;  // the stand-in's content of a valid mbarrier
 constexpr unsigned most_idle = 1000;
 
 }  // namespace
@@ -68,18 +68,18 @@ void Mbarriers::inval(uint64_t* at, Site site) {
   for (const Load& load : m.loads) hopper_.proxy.is_seen(load.number);
   *at = ~uint64_t{0};
   hopper_.proxy.absorb({at, 8});
-  // Waits name mbarriers by address, so the others stay where they are.
+  // Waits point into all_, so its other elements must not move.
   m.at = nullptr;
 }
 
 Mbarriers::Mbarrier& Mbarriers::valid(uint64_t* at, const char* what, Site site) {
   Block& block = hopper_.block;
   block.check_shared(at, 8, what, site);
-  if (*at != mark) hopper_.proxy.note({at, 8}, block.running().id);  // who has written over it
+  if (*at != mark) hopper_.proxy.note({at, 8}, block.running().id);  // finds who overwrote it
   if (Mbarrier* m = find(at)) return *m;
   block.fail("calls " + std::string(what) + " on " +
                  block.name_shared(reinterpret_cast<uintptr_t>(at)) +
-                 ", which is no mbarrier: not initialised yet, or invalidated,",
+                 ", which is not an mbarrier: not initialised yet, or invalidated,",
              site);
 }
 
@@ -135,11 +135,10 @@ void Mbarriers::complete_if_done(Mbarrier& m) {
   if (m.missing || m.bytes) return;
   for (const Wait& wait : waits_)
     if (wait.mbarrier == &m && wait.woken)
-      hopper_.block.fail_with("phase " + std::to_string(m.phase) + " of " + name(m) +
-                              " ends before " + simt::name(hopper_.block.threads()[wait.thread]) +
-                              ", which waits" + simt::at(wait.site) +
-                              ", has seen the end of phase " + std::to_string(wait.phase) +
-                              ": nothing makes the one wait for the other");
+      hopper_.block.fail_with(
+          "phase " + std::to_string(m.phase) + " of " + name(m) + " ends before " +
+          simt::name(hopper_.block.threads()[wait.thread]) + ", which waits" + simt::at(wait.site) +
+          ", has seen the end of phase " + std::to_string(wait.phase) + ": nothing orders the two");
   ++m.phase;
   m.missing = m.arrivals;
   m.expected = 0;
@@ -156,8 +155,8 @@ void Mbarriers::complete_if_done(Mbarrier& m) {
 
 // ---- Waits -------------------------------------------------------------------------------------
 
-// Whether the phase with this parity has ended: the one before the present phase, if any. Then what
-// came in it is visible.
+// Whether the phase with this parity has completed: the one before the current phase, if any. If
+// so, the loads that completed in it become visible.
 bool Mbarriers::has_ended(Mbarrier& m, unsigned parity) {
   if ((m.phase & 1) == parity) return false;
   std::erase_if(m.loads, [&](const Load& load) {
@@ -175,7 +174,7 @@ void Mbarriers::count_wait(const Mbarrier& m, unsigned parity) {
   }
 }
 
-// False: it was woken by time_out().
+// False: time_out() woke the thread.
 bool Mbarriers::park(Mbarrier& m, bool tries, Site site) {
   const unsigned me = hopper_.block.running().id;
   waits_.push_back({&m, m.phase, me, site, tries});
@@ -221,8 +220,8 @@ std::string Mbarriers::state(const Mbarrier& m) const {
   return text + " have come";
 }
 
-// Empty if no thread waits for an mbarrier. Otherwise what each thread waits for, those at the same
-// line once.
+// Empty if no thread waits for an mbarrier. Otherwise what each thread waits for; threads that wait
+// alike are only counted.
 std::string Mbarriers::hang() const {
   if (waits_.empty()) return {};
   std::string text;

@@ -1,6 +1,6 @@
-// The mbarriers of a block. A phase ends once all its arrivals and all bytes that were expected
-// have come; waits name a phase by its parity. What can't end is an error that says who waits for
-// what.
+// The mbarriers of a block. A phase completes once all its arrivals and expected bytes have been
+// counted; a wait names a phase by its parity. If no thread can continue, the error lists which
+// threads wait for which phase.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -24,32 +24,32 @@ class Mbarriers {
   void inval(uint64_t* mbarrier, Site);
   void expect_tx(uint64_t* mbarrier, unsigned bytes, const char* what, Site);
   void arrive(uint64_t* mbarrier, const char* what, Site);
-  void wait(uint64_t* mbarrier, unsigned parity, Site);      // until the phase has ended
-  bool try_wait(uint64_t* mbarrier, unsigned parity, Site);  // or nobody else can run
+  void wait(uint64_t* mbarrier, unsigned parity, Site);      // until the phase has completed
+  bool try_wait(uint64_t* mbarrier, unsigned parity, Site);  // or no other thread can run
 
-  // The thread's inits so far are visible to the async proxy.
+  // Makes the thread's inits so far visible to the async proxy.
   void fence(unsigned thread);
 
-  // For TMA: an error if the async proxy can't use it; `bytes` have come, by the load whose
-  // number in ProxyState this is.
+  // For TMA. check_use() fails if the mbarrier isn't visible to the async proxy. complete_tx()
+  // counts bytes of the load that has this number in ProxyState.
   void check_use(uint64_t* mbarrier, const char* what, Site);
   void complete_tx(uint64_t* mbarrier, size_t bytes, unsigned load);
 
   bool time_out();  // no thread can run: lets those in try_wait continue
   void progress() { idle_ = 0; }
   std::string hang() const;
-  // "writes over the mbarrier ...", if one is valid in these bytes.
+  // "over the mbarrier ...", if a valid mbarrier overlaps these bytes, otherwise empty.
   std::string in(uintptr_t begin, size_t bytes) const;
 
  private:
   struct Load {
     unsigned number;
-    uint64_t phase;  // that its bytes came in
+    uint64_t phase;  // in which its bytes were counted
   };
   struct Mbarrier {
     uint64_t* at;
     unsigned arrivals, missing;
-    int64_t bytes = 0;  // expected, less those that have come
+    int64_t bytes = 0;  // expected, less those received
     uint64_t expected = 0;
     uint64_t phase = 0;
     unsigned maker;
@@ -62,7 +62,7 @@ class Mbarriers {
     uint64_t phase;
     unsigned thread;
     Site site;
-    bool tries, woken = false;  // woken: the phase has ended
+    bool tries, woken = false;  // woken: the phase has completed
     bool ready = false;         // the thread resumes
   };
 
@@ -76,7 +76,7 @@ class Mbarriers {
   std::string state(const Mbarrier&) const;
 
   Hopper& hopper_;
-  std::deque<Mbarrier> all_;  // in order of their first use
+  std::deque<Mbarrier> all_;  // in the order of their inits
   std::vector<Wait> waits_;
   unsigned idle_ = 0;  // time-outs since anything else happened
 };

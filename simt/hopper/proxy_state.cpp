@@ -108,14 +108,14 @@ void ProxyState::hands_over(unsigned thread, unsigned to) {
   }
 }
 
-// The place of a store is known only as between two of the thread's waits.
+// The place of a store is known only to lie between two of the thread's waits.
 void ProxyState::changed(Area& area, size_t begin, size_t end, unsigned thread, bool hands_over) {
   ++clock_;
   is_active_ = true;
   const bool is_hot = area.is_hot[begin / chunk_bytes],
              is_exact = !several_ || (is_hot && !skipped_);
   const auto writer = Writer(is_exact ? thread + 1 : some_lane | thread / 32);
-  // In a chunk that was not compared at each switch, it may have been stored any time since then.
+  // In a chunk that isn't compared at each switch, the store may be as old as the last comparison.
   const uint32_t time = !exact_ && !is_hot ? full_at_ : skipped_ ? hot_at_ : clock_;
   const Thread& t = block_.threads()[thread];
   const auto where = [&]() -> std::string {
@@ -171,8 +171,8 @@ void ProxyState::absorb(Bytes b) {
   }
 }
 
-// How many of the bytes from `begin` on have one writer and time: in pieces, which memcmp compares
-// with themselves moved by an element.
+// The number of bytes from `begin` on that have the same writer and time. Elements are compared by
+// memcmp in pieces, each with itself shifted by one element.
 size_t ProxyState::same_store(const Area& area, size_t begin, size_t end) {
   const Writer* writer = &area.writer[begin];
   const uint32_t* time = &area.time[begin];
@@ -287,7 +287,7 @@ std::string ProxyState::unseen() const {
   return {};
 }
 
-// An ordinary store is an error in what the async proxy still uses.
+// An ordinary store to bytes that the async proxy still uses is an error.
 void ProxyState::check_write(uintptr_t begin, uintptr_t end, Writer writer,
                              const std::function<std::string()>& where) const {
   const auto fail = [&](const std::string& what, const std::string& why = {}) {

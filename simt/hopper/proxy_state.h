@@ -1,6 +1,6 @@
-// A block's knowledge of each byte of its shared memory, for async_proxy.h: who has written it by
-// an ordinary store that the async proxy may not see yet, who may still read it, what TMA still
-// writes.
+// The state of each byte of a block's shared memory, for async_proxy.h: which thread wrote it by an
+// ordinary store that the async proxy may not see yet, and which asynchronous reads and TMA writes
+// of it are pending.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,24 +12,24 @@
 
 namespace simt {
 
-// Comparing all of 200 KiB at each switch of threads would take longer than what a kernel computes.
-// So after the first `exact_bytes` of a block, lanes of a warp that take turns are told apart only
-// where threads have stored before, in chunks; elsewhere what has changed is found when another
-// warp runs, or the async proxy reads it: then it is "a thread of warp 3", and a fence by one of
-// its lanes counts for all of them. From then on that chunk is compared each time, except at the
-// turns of a warp's lanes that follow four without a store or a fence: what is stored then is the
-// warp's, too.
+// Comparing all of 200 KiB at each switch of threads would take longer than the kernel's own work.
+// So once a block has compared `exact_bytes`, a switch between lanes of a warp compares only hot
+// chunks, those in which threads have stored before. A store elsewhere is found when another warp
+// runs or the async proxy reads it; its writer is then "a thread of warp 3", a fence by any lane of
+// that warp counts for it, and the chunk is hot from then on. Hot chunks aren't compared either
+// after four turns of the warp's lanes without a store or a fence: what is stored then is also
+// attributed to the warp.
 class ProxyState {
  public:
   explicit ProxyState(Block& block) : block_(block) {}
 
   void begin();  // a block's first instruction of this kind
 
-  // The bytes that have changed since the last call are this thread's, which runs.
+  // Attributes the bytes that have changed since the last call to this thread, which runs.
   void note(unsigned thread);
-  void note(Bytes, unsigned thread);  // in this range, at any price
+  void note(Bytes, unsigned thread);  // in this range, hot or not
   void hands_over(unsigned thread, unsigned to);
-  // Written on behalf of this thread, or by nobody whom a fence concerns.
+  // The bytes were written on behalf of this thread; or by a writer that needs no fence.
   void wrote(Bytes, unsigned thread, const char* who, Site);
   void absorb(Bytes);
 
@@ -39,15 +39,15 @@ class ProxyState {
   Hold hold(Bytes, const char* who, Site);
   void release(Hold);
 
-  // TMA will write these bytes; it has; someone has waited for it.
+  // TMA will write these bytes; it has written them; a thread has waited for that.
   unsigned comes(Bytes, const char* who, Site);
   void has_come(unsigned number);
   void is_seen(unsigned number);
-  // The block ends: what TMA has written and nobody has waited for, or an empty string.
+  // At the block's end: names a TMA write that nobody has waited for; empty if there is none.
   std::string unseen() const;
 
-  // Set by whoever has objects in shared memory that threads must not write (mbarriers): describes
-  // the one in these bytes, if any.
+  // Set by the owner of objects in shared memory that threads must not write (mbarriers): describes
+  // the object in these bytes, if any.
   std::string (*reserved)(const Block&, uintptr_t begin, size_t bytes) = nullptr;
 
  private:
@@ -77,9 +77,9 @@ class ProxyState {
   void compare(Area&, size_t chunk, unsigned thread, bool hands_over);
   void changed(Area&, size_t begin, size_t end, unsigned thread, bool hands_over);
   bool is_fenced(Writer, uint32_t time) const;
-  void note_use(unsigned number);  // a store in it before it ends is an error
+  void note_use(unsigned number);  // finds stores to its range before the use ends: an error
   static size_t same_store(const Area&, size_t begin, size_t end);
-  // The first byte in the range that its writer has not fenced, or 0.
+  // The first byte in the range whose writer has not executed a fence since, or 0.
   uintptr_t unfenced(Bytes, Writer*) const;
   const Use* overlapping(uintptr_t begin, uintptr_t end, bool is_write) const;
   std::string words(const Use&) const;
@@ -97,12 +97,12 @@ class ProxyState {
   size_t compared_ = 0;     // bytes in this block
   bool exact_ = true;       // all is compared at each switch
   uint32_t full_at_ = 0;    // when all was compared last
-  unsigned since_ = 0;      // changes since then are this thread's, or that of
-  bool several_ = false;    // ... several of its warp
+  unsigned since_ = 0;      // the thread that has run since then
+  bool several_ = false;    // other lanes of its warp have run since then, too
   uint32_t hot_at_ = 0;     // when the hot chunks were compared last
   bool skipped_ = false;    // lanes have run since then and were not compared
   unsigned turns_ = 0;      // of its lanes, since their warp took over or a round began
-  bool is_active_ = false;  // one of them has stored or fenced: all later ones are compared
+  bool is_active_ = false;  // a lane has stored or fenced: hot chunks are compared at each turn
   std::vector<Use> uses_;
   unsigned numbers_ = 0;
 };

@@ -34,7 +34,7 @@ void RegisterBudget::set(bool increase, unsigned registers, Site site) {
   check_total(site);
 }
 
-// Once each warpgroup has said what it takes, together they must fit.
+// Once every warp has set its registers, their sum must fit.
 void RegisterBudget::check_total(Site site) const {
   unsigned together = 0;
   for (const auto& changes : warps_) {
@@ -43,7 +43,7 @@ void RegisterBudget::check_total(Site site) const {
   }
   if (together > of_chip)
     block_.fail("brings the block's warps to " + std::to_string(together) + " registers of " +
-                    std::to_string(of_chip) + ": setmaxnreg.inc would wait for ever,",
+                    std::to_string(of_chip) + ": setmaxnreg.inc would wait forever,",
                 site);
 }
 

@@ -12,9 +12,9 @@ class RegisterBudget {
   explicit RegisterBudget(Block& block) : block_(block) {}
 
   void begin() { warps_.assign((block_.threads().size() + 31) / 32, {}); }
-  // Executed once a warp, by the running thread for its warp.
+  // Called once per warp, by the running thread.
   void set(bool increase, unsigned registers, Site);
-  // The block ends: a warpgroup of which only some warps have executed it is an error.
+  // At the block's end: fails if only some warps of a warpgroup have executed setmaxnreg.
   void check_groups() const;
 
  private:

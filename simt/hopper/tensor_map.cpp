@@ -24,7 +24,7 @@ std::string why_no_box(const TensorMap& m) {
 
 std::string why_no_pixels(const TensorMap& m) {
   if (m.rank < 3) return refuse("the rank", m.rank, "3 to 5");
-  // Bits of a corner by the number of corners.
+  // The more dimensions, the fewer bits a map has for each corner.
   const int least = m.rank == 3 ? -32768 : m.rank == 4 ? -128 : -16, most = -least - 1;
   for (unsigned i = 0; i < m.rank - 2; ++i) {
     for (const int corner : {m.lower[i], m.upper[i]})
@@ -89,7 +89,8 @@ std::string why_no_map(const TensorMap& m, CUtensorMapInterleave interleave,
   if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) return "interleaved layouts are left out";
   if (fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA && is_float(m.type))
     return "filling with NaN is left out";
-  if (fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) return "only numbers with a point can be NaN";
+  if (fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+    return "only floating-point types can be filled with NaN";
   if (std::string why = m.im2col ? why_no_pixels(m) : why_no_box(m); !why.empty()) return why;
   if (m.row_bytes() % 16)
     return refuse("the box's innermost dimension in bytes", m.row_bytes(), "a multiple of 16");

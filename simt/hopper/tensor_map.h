@@ -1,6 +1,6 @@
-// Tensor maps, which tell TMA what a tensor and a box of it look like: what the driver's calls
-// (simt/include/cuda.h) accept, and what a map of the stand-in holds. A map is a kernel's argument,
-// so each number that is not the address stays below the addresses of host memory (check_argument).
+// Tensor maps, which describe a tensor and a box of it to TMA: the maps that the driver's functions
+// (simt/include/cuda.h) accept, and the stand-in's encoding. A map is a kernel's argument, so each
+// word except the address stays below all addresses of host memory (check_argument).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace simt {
 
-// A tensor's dimensions are numbered from the innermost, whose elements lie side by side.
+// A tensor's dimensions are numbered from the innermost, whose elements are contiguous.
 struct TensorMap {
   bool im2col = false;
   CUtensorMapDataType type{};
@@ -34,8 +34,8 @@ struct TensorMap {
 // Empty, or why the driver would refuse such a map.
 std::string why_no_map(const TensorMap&, CUtensorMapInterleave, CUtensorMapFloatOOBfill);
 CUtensorMap packed(const TensorMap&);
-// False: these bytes are no map.
+// False: these bytes are not a map.
 bool unpack(const CUtensorMap&, TensorMap*);
-unsigned bytes_of(CUtensorMapDataType);  // 0: none
+unsigned bytes_of(CUtensorMapDataType);  // 0: no such type
 
 }  // namespace simt

@@ -32,7 +32,7 @@ void Tma::load(Bytes to, std::function<void(unsigned char*)> fill, uint64_t* mba
   loads_.push_back({to, std::move(fill), mbarrier, number, who, site});
   const When when = draw();
   if (when == When::early) return land(loads_.size() - 1);
-  // Until it lands, who reads it without waiting gets NaN.
+  // Until the load lands, a thread that reads without waiting gets NaN.
   std::memset(const_cast<void*>(to.begin), 0xFF, to.count);
   proxy.absorb(to);
 }

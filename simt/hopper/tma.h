@@ -1,5 +1,5 @@
-// Copies by TMA of a block's threads: loads, which complete on an mbarrier, and stores, which their
-// thread commits in groups and waits for. They come as late or as early as they may (Delivery).
+// TMA copies issued by a block's threads: loads, which complete on an mbarrier, and stores, which a
+// thread commits in groups and waits for. They land as late or as early as they may (Delivery).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,17 +23,17 @@ class Tma {
   // `fill` writes all of `to` from global memory. `who` must be a literal.
   void load(Bytes to, std::function<void(unsigned char* to)> fill, uint64_t* mbarrier,
             const char* who, Site);
-  // `drain` writes to global memory what is at `from`.
+  // `drain` writes the bytes at `from` to global memory.
   void store(Bytes from, std::function<void(const unsigned char* from)> drain, const char* who,
              Site);
   void commit();
-  // Until at most the running thread's last `pending` groups still read shared memory or, unless
-  // `only_reads`, write global memory.
+  // Waits until at most the running thread's last `pending` groups still read shared memory or,
+  // unless `only_reads`, write global memory.
   void wait(unsigned pending, bool only_reads);
 
   bool completes_on(const uint64_t* mbarrier) const;
   bool land_one();  // if a load is in flight
-  void drift();     // between two threads: what is random may land
+  void drift();     // at a switch of threads: if copies land at random, one may land
   void returns(unsigned thread);
 
  private:

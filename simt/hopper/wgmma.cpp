@@ -85,7 +85,7 @@ void Wgmmas::check_same(const std::array<WgmmaCall, 32>& calls, Site site) const
                          site);
 }
 
-// The operation that the running warp executes next: its warpgroup's others must agree.
+// The warpgroup's operation for the running warp's next wgmma, on which its warps must agree.
 Wgmmas::Operation& Wgmmas::agree(Warpgroup& group, const WgmmaCall& call, Site site) {
   Block& block = hopper_.block;
   const unsigned me = block.running().id;
@@ -162,7 +162,7 @@ void Wgmmas::find_areas() {
   hopper_.block.each_shared([&](unsigned char* data, size_t bytes) {
     for (const Area& area : areas_)
       if (area.data == data) return;
-    // As on a GPU, the first 1024 bytes are the system's.
+    // As on a GPU, the first 1024 bytes are reserved by the system.
     const size_t end = areas_.empty() ? 1024 : areas_.back().address + areas_.back().bytes;
     areas_.push_back({data, bytes, uint32_t((end + 1023) / 1024 * 1024)});
   });
@@ -198,7 +198,7 @@ const Wgmmas::Area& Wgmmas::area_of(const WgmmaOperand& operand, const WgmmaOper
                      site);
 }
 
-// Each warp's read is checked; the range is held once, for all of them.
+// Checks each warp's read, but holds the ranges only once, for all warps.
 void Wgmmas::read_operands(Operation& op, bool is_first, Site site) {
   find_areas();
   const auto read = [&](const WgmmaOperand& operand, const char* which) {
@@ -261,7 +261,7 @@ void Wgmmas::commit(Site site) {
                site);
   ++warp.groups;
   warp.committed = warp.issued;
-  if (group.groups() < warp.groups) return;  // another warp hasn't
+  if (group.groups() < warp.groups) return;  // another warp hasn't committed it
   auto& parked = group.parked;
   if (order != Order::reverse) std::reverse(parked.begin(), parked.end());
   for (const auto& [thread, at] : parked) block.wake(thread);
@@ -299,7 +299,7 @@ bool Wgmmas::wait(unsigned pending, const WarpRegisters& named, Site site) {
   return true;
 }
 
-// Computes what is left of the operations before `end` and ends their reads.
+// Computes what is left of the operations before `end` and releases their reads.
 void Wgmmas::finish(Warpgroup& group, size_t end) {
   for (size_t number = group.first; number < end; ++number) {
     Operation& op = group.operation(number);
@@ -329,7 +329,7 @@ void Wgmmas::park(unsigned pending, Site site) {
   Block& block = hopper_.block;
   const unsigned me = block.running().id;
   Warpgroup& group = *groups_[me / warp_size / warps];
-  // The other warps may have committed since the lanes have met.
+  // The other warps may have committed since this warp's lanes met.
   if (group.groups() + pending >= group.warp[me / warp_size % warps].groups) return;
   group.parked.push_back({me, site});
   block.park(site);

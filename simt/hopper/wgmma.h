@@ -1,11 +1,11 @@
-// Hopper's wgmma, warp by warp as PTX has it: each of a warpgroup's four warps executes an
-// instruction by itself, and only wgmma.wait_group waits for the others to have issued theirs.
+// Hopper's wgmma, executed per warp as in PTX: each of a warpgroup's four warps executes an
+// instruction on its own; only wgmma.wait_group waits until the other warps have committed, too.
 //
-// Between an instruction and the wait that ends it, hardware may read the operands and write the
-// sums at any time (simt::delivery): `early` reads and writes at once, `late` at the wait, until
-// which the accumulators are signalling NaNs. Either way the operands are held (async_proxy.h) and
-// the registers are checked at the wait. Sums come into the accumulators at the first wait that
-// names them, as on a GPU the compiler may use older values after a wait that doesn't.
+// Between an instruction and the wait that completes it, hardware may read the operands and write
+// the sums at any time. By simt::delivery, the stand-in does so at once (`early`) or at the wait
+// (`late`), until which the accumulators are signalling NaNs. Either way the operands are held
+// (async_proxy.h) and the registers are checked at the wait. Accumulators receive their sums at the
+// first wait that names them: after a wait that doesn't, a GPU's compiler may use older values.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -31,19 +31,19 @@ struct WgmmaCall {
   uint64_t a_descriptor, b_descriptor;
   const uint32_t* a;  // four registers, or null: A is in shared memory
   float* d;           // shape.columns / 2 registers
-  bool adds;          // scale-d: to D, else to zero
+  bool adds;          // scale-d: D += A B, otherwise D = A B
 };
 
 void wgmma_fence(const Registers*, unsigned count, Site);
 void wgmma_mma_async(const WgmmaCall&, Site);
 void wgmma_commit_group(Site);
-// Until at most `pending` committed groups are in flight; then these accumulators have their sums.
+// Waits until at most `pending` committed groups are in flight; then these accumulators are final.
 void wgmma_wait_group(unsigned pending, const Registers*, unsigned count, Site);
 
-// The address of a byte of shared memory in its own address space, as descriptors have it.
+// The address of a byte in the shared address space, as descriptors use it.
 uint32_t shared_address(const void*, Site);
 
-// ---- A block's ---------------------------------------------------------------------------------
+// ---- The wgmmas of a block ---------------------------------------------------------------------
 
 class Wgmmas {
  public:
@@ -52,7 +52,7 @@ class Wgmmas {
   void returns(unsigned thread);
   std::string hang() const;
 
-  // For a whole warp, by its last lane to come.
+  // Called for a whole warp by its last lane to arrive.
   void fence(const WarpRegisters&, Site);
   void issue(const std::array<WgmmaCall, 32>&, Site);
   void commit(Site);
@@ -85,7 +85,7 @@ class Wgmmas {
     Warp warp[4];
     std::deque<Operation> operations;  // those that some warp has not waited for
     size_t first = 0;                  // the number of the first of them
-    std::vector<size_t> ends;          // of groups: numbers of operations
+    std::vector<size_t> ends;          // of each group: the number of operations up to its end
     std::vector<std::pair<unsigned, Site>> parked;
     Operation& operation(size_t number) { return operations[number - first]; }
     size_t groups() const;  // that all warps have committed

@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t poison = 0xFFA5'A5A5;
 constexpr unsigned lanes = 32;
 
-// Register 4 j + i of a lane is row lane/4 + i/2 * 8, column 8 j + lane%4 * 2 + i%2.
+// Register 4 j + i of a lane holds row lane/4 + i/2 * 8, column 8 j + lane%4 * 2 + i%2.
 template <class Move>
 void each_pair(unsigned count, Move move) {
   for (unsigned lane = 0; lane < lanes; ++lane)

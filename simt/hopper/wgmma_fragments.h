@@ -1,5 +1,5 @@
-// Registers of a warp that wgmma uses: what was in them at the last fence or delivery, and the sums
-// that hardware keeps for them meanwhile.
+// Registers of a warp that wgmma uses: their values at the last fence or delivery, and the sums
+// that hardware holds for them in flight.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,14 +37,14 @@ class Fragment {
   bool holds(const void* begin, unsigned count) const;
   unsigned count() const { return count_; }
 
-  // Takes the registers' values, which a fence has ordered, as known.
+  // Remembers the registers' values, which a fence has ordered.
   void remember();
-  // Whether the registers are as remembered; of those from `begin` on, `count` in each lane.
+  // Whether the registers are as remembered: all, or `count` per lane from first_lanes (of lane 0).
   bool is_unchanged() const { return is_unchanged(lanes_[0], count_); }
   bool is_unchanged(const void* first_lanes, unsigned count) const;
 
   // An accumulator in flight: sums() is [16][2 * count], in the rows and columns of the warp's part
-  // of D. begin_flight() takes them from the registers, which become poison unless `early`.
+  // of D. begin_flight() initialises it from the registers, which it poisons unless `early`.
   void begin_flight(bool early);
   bool is_early() const { return early_; }
   bool flies() const { return flies_; }
@@ -63,13 +63,13 @@ class Fragment {
   bool flies_ = false, early_ = false;
 };
 
-// A warp's fragments. What was named before gives way to what a fence names at the same place.
+// A warp's fragments. A fragment that a fence names replaces those that it overlaps.
 class Fragments {
  public:
   Fragment* find(const void* first_lanes, unsigned count);
-  // The one that includes these registers.
+  // The fragment that includes these registers, or null.
   Fragment* holding(const void* first_lanes, unsigned count);
-  // One in flight at any of these bytes.
+  // A fragment in flight that overlaps these bytes, or null.
   Fragment* flying(const void* begin, size_t bytes);
   Fragment& add(const WarpRegisters&, unsigned index);
 

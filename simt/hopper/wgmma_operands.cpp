@@ -23,7 +23,7 @@ void store_floats(float* to, uint16x8 x, bool is_half) {
                   : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16)));
 }
 
-// x[i][j] becomes x[j][i]: three times, row i and row i + 4 are merged.
+// x[i][j] becomes x[j][i], by interleaving row i with row i + 4 three times.
 void transpose(uint16x8 (&x)[8]) {
   for (int round = 0; round < 3; ++round) {
     uint16x8 y[8];
@@ -56,8 +56,8 @@ std::array<uint32_t, 2 * wgmma_most_columns> WgmmaOperand::pieces() const {
   std::array<uint32_t, 2 * wgmma_most_columns> at;
   uint32_t* next = at.data();
   if (is_mn_major) {
-    // 8 of MN on: the next piece of a row, and LBO from row to row; 8 of K on: SBO. Without a
-    // swizzle SBO and LBO.
+    // Eight elements on along MN are the next piece of the row or, after its last piece, LBO away;
+    // eight on along K are SBO away. Without a swizzle, LBO and SBO are exchanged.
     const uint32_t across = plain ? d.stride : d.leading, down = plain ? d.leading : d.stride;
     for (unsigned j = 0; j < size / 8; ++j)
       for (unsigned k = 0; k < wgmma_k; ++k)
@@ -76,7 +76,7 @@ WgmmaOperand::Ranges WgmmaOperand::ranges() const {
   const MatrixDescriptor& d = descriptor;
   const uint32_t first = d.start / d.row_bytes * d.row_bytes, bytes = 8 * d.row_bytes;
   const bool plain = d.row_bytes == 16;
-  // The blocks of 8 rows: so many by two strides.
+  // Blocks of 8 rows, `along` by `along_k`, with a stride for each direction.
   const unsigned per_row = is_mn_major ? d.row_bytes / 16 : 1;
   const unsigned along = (size / 8 + per_row - 1) / per_row, along_k = is_mn_major || plain ? 2 : 1;
   const uint32_t step = is_mn_major && !plain ? d.leading : d.stride,
@@ -88,7 +88,7 @@ WgmmaOperand::Ranges WgmmaOperand::ranges() const {
       r.at[r.count++] = {begin, begin + bytes};
     }
   std::sort(r.at.data(), r.at.data() + r.count, [](Range a, Range b) { return a.begin < b.begin; });
-  unsigned merged = 0;  // the last of those that stay
+  unsigned merged = 0;  // the last range that stays
   for (unsigned i = 1; i < r.count; ++i)
     if (r.at[merged].end < r.at[i].begin)
       r.at[++merged] = r.at[i];
@@ -128,7 +128,7 @@ unsigned bank_conflicts(const WgmmaOperand& operand) {
   const auto at = operand.pieces();
   unsigned conflicts = 0;
   for (unsigned first = 0; first < 2 * operand.size; first += 8) {
-    unsigned turns[8]{};  // of each four banks
+    unsigned turns[8]{};  // of each group of four banks
     for (unsigned i = first; i < first + 8; ++i) ++turns[at[i] / 16 % 8];
     conflicts += *std::max_element(turns, turns + 8) - 1;
   }

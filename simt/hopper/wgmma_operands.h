@@ -1,4 +1,4 @@
-// Operands of wgmma in shared memory: what a matrix descriptor says, and what is read by it. The
+// Operands of wgmma in shared memory: a matrix descriptor's fields, and the bytes read by it. The
 // descriptor's fields and the canonical layouts are those of the PTX ISA ("Asynchronous Warpgroup
 // Level Matrix Shared Memory Layout", "Matrix Descriptor") and of CuTe's make_gmma_desc. Elements
 // have 16 bits; they are read in pieces of 8, contiguous along K or along MN (M of A, N of B).
@@ -31,9 +31,9 @@ struct WgmmaOperand {
   bool is_mn_major;
 
   // Shared addresses of its 2 * size pieces: K-major [size / 8][K / 8][8 of MN], MN-major
-  // [size / 8][16 of K]. Eight in a row are what is read at once.
+  // [size / 8][16 of K]. Eight consecutive pieces are read at once.
   std::array<uint32_t, 2 * wgmma_most_columns> pieces() const;
-  // The bytes it reads as few ranges, in units of whole rows of the swizzle.
+  // The bytes it reads, merged into few ranges, in whole rows of the swizzle.
   struct Range {
     uint32_t begin, end;
   };
@@ -47,18 +47,18 @@ struct WgmmaOperand {
   Ranges ranges() const;
 };
 
-// The pieces' elements as floats, out[K][stride], MN along the row. at[i] is where piece i stands.
+// Converts the pieces to floats, out[K][stride], MN along the row. at[i] is the address of piece i.
 void unpack_operand(const WgmmaOperand&, const unsigned char* const* at, bool is_half, float* out,
                     unsigned stride);
-// The 16 rows of A that a warp holds in registers, as out[K][stride]: lane i's four pairs are
-// (row i/4, columns i%4*2 and the next), the same 8 rows below, both 8 columns on.
+// Converts the 16 rows of A that a warp holds in registers to out[K][stride]: lane i's four pairs
+// are (row i/4, columns i%4*2 and the next), the same 8 rows below, and both again 8 columns on.
 void unpack_registers(const uint32_t (&a)[32][4], bool is_half, float* out, unsigned stride);
 
-// Turns beyond the minimum that shared memory needs to deliver eight pieces of 16 bytes at a time,
-// for all pieces.
+// Shared memory delivers eight pieces of 16 bytes at a time. Returns the turns that this takes
+// beyond the minimum of one, summed over all pieces.
 unsigned bank_conflicts(const WgmmaOperand&);
 
-// d[16][n] += a[K][a_stride] * b[K][b_stride], summed as simt::tensor_cores says.
+// d[16][n] += a[K][a_stride] * b[K][b_stride], summed as simt::tensor_cores specifies.
 void wgmma_product(float* d, unsigned n, const float* a, unsigned a_stride, const float* b,
                    unsigned b_stride);
 

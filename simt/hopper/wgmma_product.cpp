@@ -1,4 +1,4 @@
-// The arithmetic of wgmma. Rounded sums are added in the order of K, like those of mma's twin.
+// The arithmetic of wgmma. Rounded sums are accumulated in the order of K, as in mma's stand-in.
 #include <cstring>
 
 #include "simt/device/tensor_cores.h"

@@ -1,4 +1,4 @@
-// cudaMalloc to cudaMemset: device and host memory, and copies between them.
+// Device and host memory, copies between them, and fills: cudaMalloc, cudaMemcpy, cudaMemset.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -88,7 +88,7 @@ WorkPtr set_work(void* p, int value, size_t bytes) {
 
 cudaError_t allocate_host(const char* name, void** p, size_t bytes) {
   return call(name, [&](Lock&) {
-    if (!p) throw Failure{cudaErrorInvalidValue, "the pointer's place is null"};
+    if (!p) throw Failure{cudaErrorInvalidValue, "the address of the pointer is null"};
     forbid_in_capture(name);
     *p = nullptr;
     if (!bytes) return;
@@ -99,7 +99,7 @@ cudaError_t allocate_host(const char* name, void** p, size_t bytes) {
 }
 
 void allocate(const char* name, void** p, size_t bytes, bool managed) {
-  if (!p) throw Failure{cudaErrorInvalidValue, "the pointer's place is null"};
+  if (!p) throw Failure{cudaErrorInvalidValue, "the address of the pointer is null"};
   forbid_in_capture(name);
   *p = nullptr;
   if (!bytes) return;
@@ -196,8 +196,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     if (!bytes) return;
     const Copy copy(to, from, bytes, kind);
     const bool on_host = !copy.to_device && !copy.from_device;
-    // Scribbles over the destination, which the host must not read before it has waited; not if
-    // queued work may still read the old content.
+    // Poisons the destination, which the host must not read before it has waited, unless queued
+    // work may still read the old content.
     if (!copy.to_device && !on_host && !s.capture &&
         !runtime().operations.reads(static_cast<char*>(to), bytes))
       std::memset(to, 0xFF, bytes);
@@ -214,7 +214,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
     if (copy.to_device && copy.from_device)  // the host does not wait
       return submit(lock, "cudaMemcpy", s, copy.work());
     ++runtime().synchronizations;
-    if (copy.to_device && !is_pinned(from)) {  // nor here, once the source is staged
+    if (copy.to_device && !is_pinned(from)) {  // waits only until the source can be staged
       synchronize(lock, dependencies(s));
       const auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
       return submit(lock, "cudaMemcpy", s,
@@ -243,8 +243,8 @@ cudaError_t cudaMemset(void* p, int value, size_t bytes) {
 namespace simt {
 namespace {
 
-// Whether a page is mapped at the address. Heaps, stacks and mappings have high addresses, unlike
-// sizes.
+// Whether a page is mapped at the address. Only high addresses count, which heaps, stacks and
+// mappings have: a lower value may be a size.
 bool is_mapped(uintptr_t address) {
   if (address < uintptr_t{1} << 46 || address >= uintptr_t{1} << 47) return false;
   unsigned char in_core;
@@ -253,7 +253,7 @@ bool is_mapped(uintptr_t address) {
 
 }  // namespace
 
-// "(void**)&x": x.
+// The label is the variable's name: x for "(void**)&x".
 void label(const void* allocation, const char* expression, size_t element_bytes) {
   std::string name = expression;
   if (name.starts_with('(')) name = name.substr(std::min(name.find(')'), name.size() - 1) + 1);

@@ -1,4 +1,4 @@
-// The driver's calls: tensor maps.
+// Functions of the driver API: tensor maps.
 #include <cuda.h>
 
 #include <cstring>
@@ -20,7 +20,7 @@ CUresult give(const simt::TensorMap& m, CUtensorMap* map, CUtensorMapInterleave 
   return CUDA_SUCCESS;
 }
 
-// False: a pointer is null or a number has no meaning.
+// False: a pointer is null, or the rank or swizzle is out of range.
 bool describe(simt::TensorMap* m, CUtensorMapDataType type, unsigned rank, void* address,
               const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* steps,
               CUtensorMapSwizzle swizzle) {

@@ -1,6 +1,6 @@
-// The writes of a kernel, hidden from the beginning of the dependent kernel behind it: that one
-// may run before the former has ended, up to its griddepcontrol.wait. They stay visible if the
-// device's memory is large, since all of it is copied and compared.
+// A kernel's writes, hidden from the dependent kernel behind it until its griddepcontrol.wait: up
+// to there it may run before the first kernel has ended. They stay visible if more than 64 MiB of
+// device memory are allocated, since all of it is copied and compared.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,15 +10,15 @@ namespace simt::host {
 class EarlierWrites {
  public:
   static bool are_kept();
-  EarlierWrites();   // before the former runs: copies the device's memory
-  void has_ended();  // keeps what it has changed
-  // False: memory is as before the former kernel, but for what a block has written since.
+  EarlierWrites();   // before the first kernel runs: copies the device's memory
+  void has_ended();  // after it has run: keeps its changes
+  // False: memory is as before the first kernel, except for what blocks have written since.
   void show(bool visible);
 
  private:
   struct Piece {
     unsigned char* at;
-    std::vector<unsigned char> other;  // hidden: as written; visible: as it was before
+    std::vector<unsigned char> other;  // while hidden: the new bytes; while visible: the old ones
   };
   struct Copy {
     unsigned char* at;

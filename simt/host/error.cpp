@@ -74,7 +74,7 @@ void stick(cudaError_t code, const std::string& why) {
   static std::mutex mutex;
   static auto& all = *new std::deque<std::string>;  // never destroyed: callers keep the strings
   const std::lock_guard lock(mutex);
-  if (sticky_code != cudaSuccess) return;  // the rest follows from the first
+  if (sticky_code != cudaSuccess) return;  // later errors follow from the first
   sticky_words = all.emplace_back(why).c_str();
   sticky_code = code;
 }

@@ -198,7 +198,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   return call("cudaGraphInstantiate", [&](Lock&) {
     const SimtGraph& g = resolve(runtime().graphs, graph);
     if (!executable || (flags & ~cudaGraphInstantiateFlagUseNodePriority))
-      throw Failure{cudaErrorInvalidValue, "the only flag known here is UseNodePriority"};
+      throw Failure{cudaErrorInvalidValue, "the only supported flag is UseNodePriority"};
     *executable =
         *runtime().executables.insert(new SimtGraphExec{g.nodes, flags != 0, nullptr}).first;
   });
@@ -216,7 +216,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     SimtStream& s = resolve(stream);
     if (s.capture) {
       invalidate(*s.capture, "cudaGraphLaunch");
-      throw Failure{cudaErrorStreamCaptureUnsupported, "graphs within graphs are not known here"};
+      throw Failure{cudaErrorStreamCaptureUnsupported, "graphs inside graphs are not supported"};
     }
     if (&s == &r.null_stream) forbid_null_stream_in_capture("cudaGraphLaunch");
     ++r.graph_launches;

@@ -20,7 +20,7 @@ struct SimtNode {
 
 namespace simt::host {
 
-using Nodes = std::deque<SimtNode>;  // in order of capture, so each comes after its `before`
+using Nodes = std::deque<SimtNode>;  // in order of capture, so dependencies precede their nodes
 
 struct Capture {
   cudaStreamCaptureMode mode;
@@ -49,7 +49,7 @@ struct SimtGraph {
 };
 struct SimtGraphExec {
   std::shared_ptr<const simt::host::Nodes> nodes;
-  bool uses_node_priority;        // otherwise all nodes run at its stream's
+  bool uses_node_priority;        // otherwise nodes run at the priority of the launch's stream
   simt::host::OperationPtr last;  // of its launches, which run one after another
 };
 }  // namespace simt_cuda

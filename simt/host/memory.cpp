@@ -24,7 +24,7 @@ constexpr bool asan = true;
 constexpr bool asan = false;
 #endif
 constexpr size_t page = 4096, huge_page = size_t{2} << 20;
-// The minimum on either side, and the alignment that cudaMalloc guarantees.
+// Minimum bytes of canary on either side; also the alignment that cudaMalloc guarantees.
 constexpr size_t canary = 256;
 constexpr size_t address_space = size_t{1} << 40;
 constexpr uintptr_t preferred_begin = 0x200000000000;  // addresses that are easy to recognise
@@ -160,7 +160,7 @@ void* DeviceMemory::allocate(size_t bytes, bool managed) {
   watch_faults();
   if (bytes > left()) return nullptr;
   const size_t whole = round_up(canary + bytes + canary, page);
-  const bool huge = whole >= huge_page;  // few pages to open and close
+  const bool huge = whole >= huge_page;  // so that fewer pages are opened and closed
   const uintptr_t pages = reserve(whole, huge ? huge_page : page);
   if (!pages) return nullptr;
   const Allocation a{pages + canary, bytes, pages, pages + whole, managed, {}, 1};
@@ -215,7 +215,7 @@ void DeviceMemory::release_all() {
   taken_ = 0;
 }
 
-// ---- Words --------------------------------------------------------------------------------------
+// ---- Descriptions -------------------------------------------------------------------------------
 const Allocation* DeviceMemory::nearest(uintptr_t address, bool& freed) const {
   const Allocation* best = nullptr;
   const auto distance = [=](const Allocation& a) {

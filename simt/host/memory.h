@@ -1,6 +1,6 @@
-// The memory of the stand-in's device. The host cannot touch it: its pages are open only while
-// queued operations run. (Open pages are open to the whole process: a host thread that touches
-// device memory at that moment goes unnoticed.) Managed memory is always open.
+// The memory of the stand-in's device. The host cannot access it: its pages are open (accessible)
+// only while queued operations run. (They are then open to the whole process: an access by a host
+// thread at that moment goes unnoticed.) Managed memory is always open.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -18,10 +18,10 @@ struct Allocation {
   uintptr_t pages,
       pages_end;  // including the canaries on either side; surrounded by unmapped pages
   bool managed;
-  std::string name;  // if its program has told (label)
+  std::string name;  // if the program set it (label)
   size_t element_bytes;
-  std::string place = {};  // where its program makes it (made_at)
-  unsigned number = 0;     // of those made there, from 1
+  std::string place = {};  // the line that allocated it (made_at)
+  unsigned number = 0;     // among the allocations of that line, from 1
 };
 
 class DeviceMemory {
@@ -30,7 +30,7 @@ class DeviceMemory {
   bool release(void*);  // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
-  // Takes memory without an address until release_all(). False if less is left.
+  // Takes bytes without an address from what is left, until release_all(). False if less is left.
   bool take(size_t bytes);
   size_t left() const;  // for allocations
 
@@ -48,7 +48,7 @@ class DeviceMemory {
   void label(const void*, const std::string& name, size_t element_bytes);
   // The place in the program, "my.cu:46", at which cudaMalloc was called.
   void made_at(const void*, const std::string& place);
-  // name(), and if others were made in the same place: "p[3] (allocation 2 of my.cu:46)"
+  // name(), and if that line made several allocations: "p[3] (allocation 2 of my.cu:46)"
   std::string name_with_place(uintptr_t address) const;
   // "sums[3]", "byte 12 of sums", or "byte 12 of an allocation of 1024 bytes made by cudaMalloc"
   std::string name(uintptr_t address) const;
@@ -77,14 +77,14 @@ class DeviceMemory {
   std::map<uintptr_t, Allocation> live_, freed_;  // by their pages
   std::map<std::string, unsigned> made_;          // how many, by place
   std::atomic<size_t> allocated_ = 0, taken_ = 0;
-  bool open_ = false;              // all are
-  std::vector<uintptr_t> opened_;  // else these are, by their pages
+  bool open_ = false;              // all allocations are
+  std::vector<uintptr_t> opened_;  // otherwise only these are open, by their pages
 };
 
 DeviceMemory& device_memory();
 
 // For a fault's message: the running operation; whether it runs on this thread (a kernel's blocks
-// run on others, too); whether this is a host thread, known from its calls.
+// run on others, too); whether this thread is the program's, which shows by its runtime calls.
 inline std::atomic<const char*> running = nullptr;
 inline thread_local bool runs_here = false, is_host_thread = false;
 

@@ -17,7 +17,7 @@ bool all_done(const std::vector<OperationPtr>& operations) {
   return std::all_of(operations.begin(), operations.end(), [](auto& o) { return o->done; });
 }
 
-// The dependent kernel that waits for this kernel alone, if it is queued already.
+// The dependent kernel that waits only for this kernel, if it is queued already.
 Operation* dependent_of(const Operation& o) {
   if (o.work->kind != Kind::kernel || o.work->start) return nullptr;
   for (Operation* next : o.after)

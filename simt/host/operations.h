@@ -23,11 +23,11 @@ class UnderWay {
   virtual ~UnderWay() = default;
   // Proceeds as far as possible. True: it has ended.
   virtual bool advance() = 0;
-  // Called when only these are left: sleeps until one can continue, or for a moment.
+  // Called when only these operations are left: sleeps until one can continue, or for a moment.
   virtual void sleep(const std::vector<UnderWay*>& all) = 0;
 };
 
-// The work of an operation. A graph's node also is one: each replay makes an operation of it.
+// The work of an operation. A graph's node has one, too: each replay makes an operation of it.
 enum class Kind { kernel, copy, set, host, mark };
 struct Work {
   Kind kind;
@@ -44,16 +44,16 @@ struct Operation;
 using OperationPtr = std::shared_ptr<Operation>;
 struct Operation {
   WorkPtr work;
-  size_t stream;  // its number, only to choose the next operation
+  size_t stream;  // the stream's number, only used to choose the next operation
   size_t number;
   int priority;                      // doesn't change the order, as CUDA guarantees none
   std::vector<OperationPtr> before;  // its dependencies; empty once it is done
   std::vector<Operation*> after;
-  size_t missing = 0;  // of `before`, not done yet
-  size_t wanted = 0;   // the wait that needs it
+  size_t missing = 0;  // operations in `before` that are not done yet
+  size_t wanted = 0;   // the number of the last wait that needs it
   std::unique_ptr<UnderWay> under_way{};
   bool done = false;
-  std::shared_ptr<EarlierWrites> hidden{};  // from a dependent kernel, of the one ahead
+  std::shared_ptr<EarlierWrites> hidden{};  // of a dependent kernel: writes of the one ahead
   std::chrono::steady_clock::time_point end{};
 };
 
@@ -75,7 +75,7 @@ class Operations {
   bool reads(const char* begin, size_t bytes) const;
   // Priorities of the kernels that have run, by name.
   const std::map<std::string, std::set<int>>& priorities() const { return priorities_; }
-  // Kernels that have begun before the one ahead had ended.
+  // Kernels that began before the kernel ahead of them had ended.
   size_t early_kernels() const { return early_kernels_; }
   // Drops all operations and restarts the order.
   void drop(Lock&);
@@ -103,7 +103,7 @@ class Operations {
 
   unsigned seed_ = 0;
   uint64_t random_ = 0;
-  unsigned stay_ = 0, ahead_ = 0, early_ = 0;  // percent: see obey_seed
+  unsigned stay_ = 0, ahead_ = 0, early_ = 0;  // percent: see start_order
   size_t last_stream_ = 0;
 };
 

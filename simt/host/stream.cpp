@@ -262,7 +262,7 @@ namespace {
 void take_modules() {
   if (std::exchange(runtime().has_modules, true)) return;
   if (!device_memory().take(launch_takes))
-    throw Failure{cudaErrorMemoryAllocation, "the driver's own part does not fit"};
+    throw Failure{cudaErrorMemoryAllocation, "no memory is left for the driver's modules"};
 }
 
 }  // namespace

@@ -13,15 +13,15 @@ inline namespace simt_cuda {
 struct SimtStream {
   size_t number;
   bool blocking;                    // synchronises with the null stream
-  int priority = 0;                 // lower ones run first
+  int priority = 0;                 // recorded; doesn't change the order
   simt::host::OperationPtr last{};  // queued
   std::shared_ptr<simt::host::Capture> capture{};
-  std::vector<size_t> heads{};  // in a capture: the nodes that its next one depends on
+  std::vector<size_t> heads{};  // in a capture: the nodes that its next node depends on
 };
 struct SimtEvent {
-  bool timing, blocking;                           // blocking: waits for it sleep
-  simt::host::OperationPtr record{};               // the last one, or null
-  std::shared_ptr<simt::host::Capture> capture{};  // the last record was captured
+  bool timing, blocking;                           // blocking: a host that waits for it sleeps
+  simt::host::OperationPtr record{};               // the last record, or null
+  std::shared_ptr<simt::host::Capture> capture{};  // set if the last record was captured
   std::vector<size_t> heads{};
 };
 }  // namespace simt_cuda
@@ -48,7 +48,7 @@ Runtime& runtime();
 
 inline thread_local bool in_host_function = false;
 
-// Runs the body of a call: body(lock) throws Failure.
+// Runs the body of a runtime call: body(lock), which may throw Failure.
 template <class Body>
 cudaError_t call(const char* name, Body body) {
   is_host_thread = true;
@@ -67,13 +67,13 @@ cudaError_t call(const char* name, Body body) {
 
 SimtStream& resolve(cudaStream_t);
 SimtEvent& resolve(cudaEvent_t);
-// The operations on which one queued now depends.
+// The operations on which an operation depends that is queued on the stream now.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
-// Queues a kernel, or other work like one. `number`: of the launch, unless it is captured, for
-// races.h.
+// Queues a kernel, or work that is launched like one. Unless the launch is captured, *number
+// becomes its number for races.h.
 cudaError_t launch_work(WorkPtr, cudaStream_t, size_t* number = nullptr);
-// The host waits until all work queued on the stream is done.
+// The host waits until these operations are done; some may be null.
 void synchronize(Lock&, const std::vector<OperationPtr>&);
 
 }  // namespace simt::host

@@ -1,5 +1,5 @@
-// CUDA's driver for g++: tensor maps, which the driver alone makes (simt/hopper/tensor_map.h).
-// A program gets these calls by cudaGetDriverEntryPointByVersion.
+// CUDA's driver API for g++: tensor maps, which only the driver encodes (simt/hopper/tensor_map.h).
+// A program gets these functions by cudaGetDriverEntryPointByVersion.
 #pragma once
 #include <cstdint>
 

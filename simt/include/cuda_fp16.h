@@ -16,7 +16,7 @@ struct alignas(4) __half2 {
 };
 
 inline float __half2float(__half h) {
-  // Its bits tell: g++ turns x == x in float into a comparison of _Float16, a call of libgcc.
+  // Tests the bits: g++ turns x == x in float into a comparison of _Float16, a call to libgcc.
   const bool is_nan = (std::bit_cast<uint16_t>(h) & 0x7FFF) > 0x7C00;
   return is_nan ? std::bit_cast<float>(0x7FFFFFFFu) : static_cast<float>(h.value);
 }
@@ -29,7 +29,7 @@ inline float2 __half22float2(__half2 h) { return {__half2float(h.x), __half2floa
 inline unsigned short __half_as_ushort(__half h) { return std::bit_cast<unsigned short>(h); }
 inline __half __ushort_as_half(unsigned short bits) { return std::bit_cast<__half>(bits); }
 
-// Through float, which is wide enough that only one rounding matters.
+// Computed in float, which has so many bits that only the last rounding matters.
 inline __half __hadd(__half a, __half b) { return __float2half(__half2float(a) + __half2float(b)); }
 inline __half __hsub(__half a, __half b) { return __float2half(__half2float(a) - __half2float(b)); }
 inline __half __hmul(__half a, __half b) { return __float2half(__half2float(a) * __half2float(b)); }

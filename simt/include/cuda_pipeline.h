@@ -1,4 +1,4 @@
-// CUDA's asynchronous copies to shared memory for g++: of each thread, in groups.
+// CUDA's asynchronous copies to shared memory for g++; each thread commits its own in groups.
 #pragma once
 #include "simt/include/cuda_runtime.h"
 
@@ -11,7 +11,7 @@ inline void __pipeline_memcpy_async(void* shared, const void* global, size_t byt
   simt::copy_async(shared, global, bytes, bytes - zero_filled, site);
 }
 inline void __pipeline_commit() { simt::copy_commit(); }
-// Until at most the last `pending` groups are in flight.
+// Waits until at most the last `pending` groups are in flight.
 inline void __pipeline_wait_prior(size_t pending) {
   simt::copy_wait(static_cast<unsigned>(pending));
 }

@@ -1,15 +1,15 @@
 // CUDA's runtime for g++: the calls that this project makes, with CUDA's names, values and meaning.
 //
-// A stream is a queue: nothing runs at the call, but as late as possible, in an order chosen by
-// simt::stream_seed (control.h), so code that works only because a GPU happens to be fast gives a
-// wrong result here. Unspecified behaviour of CUDA is as bad for the caller as possible:
+// A stream is a queue. By default its operations run as late as possible, not at the call, in an
+// order chosen by simt::stream_seed (control.h): code that works only because a GPU happens to be
+// fast gives a wrong result here. Behaviour that CUDA doesn't specify is the caller's worst case:
 //   - cudaMemcpyAsync reads and writes host memory when it runs, even pageable memory; its
 //     destination on the host holds 0xFF until then;
 //   - new device and pinned memory holds 0xFF: NaN;
-//   - the host crashes if it touches device memory, unless it is managed; what it reads there
-//     before it has waited for a kernel is what was there before;
+//   - the host crashes if it accesses device memory that isn't managed; if it reads managed memory
+//     before it has waited for a kernel, it gets the old content;
 //   - cudaStreamSynchronize(nullptr) waits for the null stream only.
-// Nothing runs on its own either: a host thread that waits for a cudaLaunchHostFunc without calling
+// Nothing runs in the background: a host thread that waits for a cudaLaunchHostFunc without calling
 // CUDA waits forever, and code that waits for another process calls simt::run_all() first.
 #pragma once
 #include <cmath>
@@ -23,8 +23,8 @@
 inline namespace simt_cuda {
 
 // ---- Errors -------------------------------------------------------------------------------------
-// After a failed operation all calls return its error, as on a GPU. The strings say more than
-// CUDA's: they describe the calling thread's last error with that code.
+// After a failed operation all calls return its error, as on a GPU. The strings are more specific
+// than CUDA's: they describe the calling thread's last error with that code.
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
@@ -88,7 +88,7 @@ template <class... Args>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Args...), cudaFuncAttribute a, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), a, value);
 }
-// Finds the calls of cuda.h.
+// Finds the functions of cuda.h.
 enum cudaDriverEntryPointQueryResult {
   cudaDriverEntryPointSuccess = 0,
   cudaDriverEntryPointSymbolNotFound = 1,
@@ -138,7 +138,7 @@ enum cudaMemcpyKind {
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t = nullptr);
-// Checks its arguments, those of CUDA 12: there is nothing to move.
+// Only checks its arguments, which are those of CUDA 12: there is nothing to move.
 cudaError_t cudaMemPrefetchAsync(const void*, size_t bytes, int device, cudaStream_t = nullptr);
 cudaError_t cudaMemset(void*, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void*, int value, size_t bytes, cudaStream_t = nullptr);
@@ -206,14 +206,14 @@ namespace simt {
 void label(const void* allocation, const char* expression, size_t element_bytes);
 
 cudaError_t launch(Launch, cudaStream_t);
-// Launches a kernel of a library's stand-in: `run` may access device memory, and throws
+// Launches a kernel of a library's stand-in: `run` may access device memory, and throw
 // std::runtime_error.
 cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t);
 
 // Refuses arguments that contain a pointer to host memory. (Kernels may read pinned memory.)
 cudaError_t check_words(const void* words, size_t bytes);
 
-// A kernel's argument. Here all memory is the host's, so a kernel could read host memory unnoticed.
+// Checks a kernel's argument: all memory is the host's here, and a kernel could read it unnoticed.
 template <class T>
 cudaError_t check_argument(T argument) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \

@@ -1,16 +1,16 @@
 // NCCL for g++: the calls that this project makes, between the processes of one machine, through
 // shared memory. A collective is queued on its stream like a kernel; once begun it is in flight
 // while other streams run. It waits forever for stuck peers, as real NCCL may, so the caller must
-// detect them. But if ranks wait for each other, or for one whose process has ended, they are ended
-// with a line that describes the waits ("simt: deadlock: ..."), as are ranks whose collectives or
-// messages don't match. SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th collective (from 1)
+// detect them. But if ranks wait for each other, or for a rank whose process has ended, a line
+// describes the waits ("simt: deadlock: ...") and their processes exit, as if collectives or
+// messages didn't match. SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th operation (from 1)
 // that rank kills itself (die), sleeps forever (hang) or for three seconds (slow); N = 0: when it
-// destroys its communicator. SIMT_NVSWITCH=N simulates a machine with an NVSwitch, which sums
-// (NVLS) unless NCCL_NVLS_ENABLE=0, in the order in which numbers arrive: here from rank N % ranks
-// on, so that another N acts like another run. With SIMT_NCCL_LINK=MB/s, sending takes time, one
-// message after another, but no processor; with SIMT_STREAM_SEED=1 (control.h) one can measure how
-// much of that time computation hides. Without it messages take no time. With SIMT_NCCL_BYTES=FILE,
-// when a job's first communicator is destroyed, every rank appends what it has sent
+// destroys its communicator. SIMT_NVSWITCH=N simulates a machine with an NVSwitch, which sums in
+// order of arrival (NVLS, unless NCCL_NVLS_ENABLE=0): here beginning with rank N % ranks, so that
+// another N acts like another run. With SIMT_NCCL_LINK=MB/s, messages take time, one after another,
+// but no processor time; with SIMT_STREAM_SEED=1 (control.h) one can measure how much of it
+// computation hides. Without SIMT_NCCL_LINK they take no time. With SIMT_NCCL_BYTES=FILE, when a
+// job's first communicator is destroyed, every rank appends the bytes that it has sent
 // (simt::nccl_bytes_sent) in lines of "FROM TO BYTES".
 #pragma once
 #include <cstddef>
@@ -42,8 +42,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t*, int size, ncclUniqueId, int rank);
 // Waits for all ranks of the communicator. Ranks of one color form a new one, ordered by key; null
 // if the color is NCCL_SPLIT_NOCOLOR.
 ncclResult_t ncclCommSplit(ncclComm_t, int color, int key, ncclComm_t* made, ncclConfig_t*);
-// Waits for the other ranks. Ends the process if a graph still has collectives of the communicator,
-// where real NCCL waits forever.
+// Waits for the other ranks. Aborts the process if a graph still has collectives of the
+// communicator, where real NCCL waits forever.
 ncclResult_t ncclCommDestroy(ncclComm_t);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
 ncclResult_t ncclCommCount(ncclComm_t, int* ranks);
@@ -51,15 +51,15 @@ ncclResult_t ncclCommUserRank(ncclComm_t, int* rank);
 // In place or not; ncclFloat32 and ncclFloat64, ncclSum.
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t,
                            ncclRedOp_t, ncclComm_t, cudaStream_t);
-// ncclFloat32; `count` to each rank.
+// ncclFloat32; each rank receives `count` elements.
 ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t,
                                ncclRedOp_t, ncclComm_t, cudaStream_t);
-// ncclFloat32; `count` from each rank.
+// ncclFloat32; each rank contributes `count` elements.
 ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t,
                            ncclComm_t, cudaStream_t);
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t, int root,
                            ncclComm_t, cudaStream_t);
-// ncclInt8. Between two ranks the n-th send goes to the n-th receive, and waits for it. Calls
+// ncclInt8. The n-th send from a rank to another matches the n-th receive, and waits for it. Calls
 // between ncclGroupStart and ncclGroupEnd, of one communicator on one stream, run concurrently.
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t, int peer, ncclComm_t,
                       cudaStream_t);

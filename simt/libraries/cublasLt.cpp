@@ -1,7 +1,7 @@
 // Refuses the arguments that cuBLASLt refuses. An algorithm records its product, so that using it
-// for another product, or with less aligned pointers, is an error. The workspace is only scribbled
-// over. If columns don't begin at multiples of 16 bytes, a D of 16 bits is computed as imprecisely
-// as cuBLASLt may: an H100 stored the product in D and added the bias to that.
+// for another product, or with less aligned pointers, is an error. The workspace is only poisoned.
+// If a matrix's columns don't begin at multiples of 16 bytes, a 16-bit D is computed as imprecisely
+// as cuBLASLt may: on an H100, it stored the product in D and added the bias to that.
 #include "simt/include/cublasLt.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ uint64_t transposed(int32_t operation, uint64_t yes, uint64_t no) {
   return operation == CUBLAS_OP_N ? no : yes;
 }
 
-// The sizes and types of a product, for comparison (FNV-1a).
+// A hash of a product's sizes and types, for comparison (FNV-1a).
 uint64_t product_of(const CublasLtMatmulDesc& o, const CublasLtMatrixLayout& a,
                     const CublasLtMatrixLayout& b, const CublasLtMatrixLayout& c) {
   uint64_t hash = 0xcbf29ce484222325;

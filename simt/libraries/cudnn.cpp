@@ -1,5 +1,5 @@
-// Refuses mismatched shapes and types, an algorithm that was not offered, too little workspace. The
-// workspace is only scribbled over.
+// Refuses mismatched shapes and types, too little workspace, and any algorithm but number 1, which
+// is offered as deterministic with a small workspace. The workspace is only poisoned.
 #include "simt/include/cudnn.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ cudnnStatus_t destroy(T* object) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The three matrices of a convolution.
+// The three tensors of a convolution, and its parameters.
 struct Problem {
   CudnnTensor x, y;
   CudnnFilter w;
@@ -118,7 +118,7 @@ cudnnStatus_t offer(const Problem& problem, Algorithm algorithm, int most, int* 
   return CUDNN_STATUS_SUCCESS;
 }
 
-// result = compute(a, b), or += with beta 1; `count` elements each.
+// An operand of enqueue(): result = compute(a, b), or += with beta 1; `count` elements each.
 struct Factor {
   const void* data;
   size_t count;

@@ -1,6 +1,6 @@
-// A tile of D is summed in its own buffer, 256 terms of k at a time: both factors' parts are
-// converted to floats and packed, A in panels of 16 rows and B in panels of 6 columns, term by
-// term. The product of two panels is kept in 12 vector registers (Goto, van de Geijn 2008).
+// A tile of D is summed in a buffer of its own, 256 terms of k at a time. The operands' parts are
+// converted to floats and packed term by term, A in panels of 16 rows and B in panels of 6 columns.
+// The product of two panels is kept in 12 vector registers (Goto, van de Geijn 2008).
 #include "simt/libraries/matrix_product.h"
 
 #include <immintrin.h>
@@ -17,7 +17,7 @@ namespace {
 
 using float8 = float __attribute__((vector_size(32)));
 constexpr int width = 8, strip_rows = 16, strip_columns = 6;
-constexpr int64_t terms = 256;  // of k at a time: a panel of each factor stays in L1
+constexpr int64_t terms = 256;  // of k at a time: a panel of each operand stays in L1
 constexpr int64_t terms_of_mma = 16;
 
 // ---- Formats ------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ float8 widen8(const uint16_t* from, Format format) {
   return float8(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 
-// To nearest even; a NaN becomes CUDA's only one.
+// Rounds to nearest even; every NaN becomes the one NaN that CUDA returns.
 void narrow8(uint16_t* to, float8 x, Format format) {
   __m128i bits;
   if (format == Format::fp16) {
@@ -88,7 +88,7 @@ void narrow(void* data, Format format, int64_t first, const float* from, int64_t
   }
 }
 
-// x[0 .. n), n whole vectors, rounded to the format.
+// Rounds x[0 .. n) to the format; n is a multiple of `width`.
 void round_to(float* x, Format format, int64_t n) {
   uint16_t words[width];
   for (int64_t i = 0; i < n; i += width) {
@@ -101,8 +101,8 @@ void round_to(float* x, Format format, int64_t n) {
 }
 
 // ---- Packing ------------------------------------------------------------------------------------
-// to[p * strip + i] = element (first + i) of term first_term + p, 0 if i >= count. Contiguous in
-// memory are the n terms (`along_terms`) or the panel's `count` elements.
+// to[p * strip + i] = element (first + i) of term first_term + p, 0 if i >= count. In the matrix,
+// the n terms are contiguous if `along_terms`, otherwise the panel's `count` elements.
 template <int strip>
 void pack(float* to, const Matrix& matrix, bool along_terms, int64_t first, int64_t count,
           int64_t first_term, int64_t n) {
@@ -140,7 +140,7 @@ template <int... v>
   ((c[v / 2 * stride + v % 2] = sum[v]), ...);
 }
 
-// c (16 rows, 6 columns `stride` vectors apart) += n terms of a panel of each factor
+// c (16 rows, 6 columns `stride` vectors apart) += the product of two panels of n terms
 void multiply_strips(float8* c, int64_t stride, const float8* a, const float* b, int64_t n) {
   constexpr int vectors = strip_rows / width * strip_columns;
   constexpr std::make_integer_sequence<int, vectors> all;
@@ -151,7 +151,7 @@ void multiply_strips(float8* c, int64_t stride, const float8* a, const float* b,
   store(sum, c, stride, all);
 }
 
-// The same like tensor cores; `terms` is a multiple of their block of products.
+// The same with the rounding of tensor cores; `terms` is a multiple of their block of products.
 void multiply_strips_truncating(float8* c, int64_t stride, const float8* a, const float* b,
                                 int64_t n) {
   const auto* const a_floats = reinterpret_cast<const float*>(a);

@@ -1,5 +1,5 @@
 // The arithmetic of the stand-in's cuBLASLt: column-major matrices of fp32, fp16 or bf16, summed in
-// fp32 in the order of k, independent of the tiles.
+// fp32 in the order of k, so that results don't depend on the tiles.
 #pragma once
 #include <cstdint>
 

@@ -168,7 +168,7 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const std::string& name, 
   return ncclSuccess;
 }
 
-// Lane 0 is for collectives; each peer has one lane to it and one from it.
+// Lane 0 is for collectives; each peer has a lane for sends to it and a lane for receives from it.
 Call collective(const char* name, std::function<Part()> begin) {
   return {std::string(name) + " for", 0, std::move(begin)};
 }

@@ -15,7 +15,7 @@ using namespace simt::nccl;
 
 namespace {
 
-// "die:1:7"
+// Parses SIMT_NCCL_FAULT: "die:1:7".
 Fault planted_fault() {
   Fault fault;
   char what[8] = "";
@@ -160,7 +160,7 @@ void SimtNcclComm::require_the_same() const {
                std::to_string(id) + ")");
   }
 }
-// out = the sum of n elements from `begin` of all parts.
+// out = the sum over all parts of their n elements from `begin` on.
 template <class T>
 void SimtNcclComm::sum_parts(T* out, size_t n, size_t begin) const {
   const auto of = [&](int r) { return reinterpret_cast<const T*>(part(r)) + begin; };

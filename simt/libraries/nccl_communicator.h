@@ -1,7 +1,7 @@
-// One rank of a communicator. An all-reduce goes chunk by chunk: every rank copies its part in,
-// waits for all, sums all parts in the same order, and waits for all again, so all ranks end with
-// the same bits. Messages go through a ring of bytes for each pair, once the receive has been
-// posted.
+// One rank of a communicator. An all-reduce runs in chunks: every rank copies its part into shared
+// memory, waits for all ranks, sums all parts in the same order, and waits for all ranks again, so
+// all of them get the same bits. A message passes through a ring buffer, one per sender and
+// receiver, once the receive has been posted.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -19,17 +19,17 @@ constexpr size_t chunk_bytes = 1 << 18, pipe_bytes = 1 << 16;
 
 // Messages from one rank to another.
 struct alignas(64) Pipe {
-  std::atomic<uint64_t> posted;         // receives begun
-  std::atomic<uint64_t> expected;       // bytes, up to the last message
+  std::atomic<uint64_t> posted;         // number of receives begun
+  std::atomic<uint64_t> expected;       // bytes of the receive that was posted last
   std::atomic<uint64_t> written, read;  // bytes
-  std::atomic<uint64_t> sent;           // messages
+  std::atomic<uint64_t> sent;           // number of messages
   unsigned char ring[pipe_bytes];
 };
 
-// The words of a communicator's rank that the other ranks read.
+// The state of a communicator's rank that the other ranks read.
 struct alignas(64) Member {
   std::atomic<uint64_t> arrivals;  // at barriers
-  char calls[2][64];               // its last collectives, which must be the same on all
+  char calls[2][64];               // its last two collectives, which must be the same on all ranks
   int color, key;                  // of its ncclCommSplit
   uint64_t offset;                 // the new communicator's, if this rank leads it
   int communicator;
@@ -47,11 +47,11 @@ struct Fault {
 inline namespace simt_cuda {
 
 struct SimtNcclComm {
-  // members: their ranks in the job.
+  // `members`: the ranks in the job of this communicator's ranks.
   SimtNcclComm(std::shared_ptr<simt::nccl::Job>, int id, size_t offset, std::vector<int> members,
                int rank);
   static size_t bytes(int size);
-  // Collective over this one; null if color is NCCL_SPLIT_NOCOLOR.
+  // Called by all ranks of this communicator; returns null if color is NCCL_SPLIT_NOCOLOR.
   std::unique_ptr<SimtNcclComm> split(int color, int key);
 
   template <class T>
@@ -65,7 +65,7 @@ struct SimtNcclComm {
 
   void begin_operation();
   void fail_as_planted() const;
-  // Host barrier of all ranks, in the call of that name.
+  // Blocks the host until all ranks have arrived. `name`: of the NCCL call, for messages.
   void barrier(const char* name);
   simt::nccl::Wait wait_of(const std::string& what, uint64_t operation,
                            const simt::nccl::Until&) const;

@@ -22,8 +22,8 @@ namespace {
 
 constexpr int spins = 200;
 constexpr int moment_ms = 10;
-// How long all ranks must be idle: another of their threads may still queue work. A death is first
-// left to the peers or the launcher to report.
+// How long all ranks must be idle before a deadlock is reported: another of their threads may still
+// queue work. If a rank has died, its peers or the launcher get more time to report that first.
 constexpr int patience_ms = 500, patience_with_the_dead_ms = 3000;
 // Rounded up to pages, with at least one spare byte.
 size_t pages(size_t bytes) { return (bytes + 4096) / 4096 * 4096; }
@@ -48,7 +48,7 @@ bool has_ended(pid_t pid) {
 
 Mapping::Mapping(int fd, size_t offset, size_t bytes) : bytes_(bytes) {
   address_ = MAP_FAILED;
-  // The file only grows; nobody uses the last byte.
+  // Writing a spare byte at the end makes the file large enough.
   if (pwrite(fd, "", 1, static_cast<off_t>(offset + bytes)) == 1)
     address_ =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
@@ -128,7 +128,7 @@ void Job::sleep(const std::vector<Wait>& waits) {
     __builtin_ia32_pause();
   }
   ++own.version;
-  // If they don't all fit, nothing is claimed about this rank.
+  // If the waits don't all fit, this rank counts as not waiting.
   own.count = waits.size() > Board::max_waits ? 0 : static_cast<int32_t>(waits.size());
   std::copy_n(waits.begin(), own.count.load(), own.waits);
   ++own.version;
@@ -168,8 +168,8 @@ std::vector<Wait> Job::waits_of(int rank, uint64_t* version) const {
 }
 
 // Describes the deadlock if this rank waits forever: if none of the ranks that it waits for can
-// continue, nor those that they wait for, and so on; otherwise empty. All boards are read twice: if
-// none has changed, they show the same moment.
+// continue, nor any that these wait for, and so on; otherwise empty. The boards' versions are read
+// twice: if none has changed, all boards show the same moment.
 std::string Job::deadlock(bool* one_has_ended) const {
   std::vector<int> ranks{rank_};
   std::vector<uint64_t> versions;

@@ -1,5 +1,5 @@
-// Shared state of the processes of a job, which is a communicator made by ncclUniqueId and all that
-// are split from it: memory, which ranks wait for which, and wake-ups.
+// State shared by the processes of a job, which is a communicator made from an ncclUniqueId and all
+// that are split from it: memory, the ranks' waits for each other, and wake-ups.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace simt::nccl {
 
-constexpr int max_ranks = 64;  // of a job, in the order of its first communicator
+constexpr int max_ranks = 64;  // of a job; they are numbered as in its first communicator
 
 // A wait until the word at `offset` in the job's memory, which the peer sets, is at least `value`.
 struct Wait {
   char what[40];  // "ncclRecv from"
   int32_t peer, communicator;
-  uint64_t operation;  // its number among this rank's in that communicator
+  uint64_t operation;  // its number among this rank's operations in that communicator
   uint64_t offset, value;
 };
 
@@ -40,8 +40,8 @@ class Mapping {
 
 class Job {
  public:
-  // The path through which the other processes open the file made by create(). It is valid as long
-  // as this process lives. Empty on failure.
+  // Creates the file of the job's memory. Returns the path by which the other processes open it,
+  // valid as long as this process lives; empty on failure.
   static std::string create();
   Job(const std::string& path, int rank, int size);  // throws std::runtime_error
   ~Job();
@@ -49,16 +49,16 @@ class Job {
 
   int rank() const { return rank_; }
   int next_communicator();
-  // Offsets of the first communicator's memory, the same in all ranks, and of further ones.
+  // Allocate a communicator's memory; the offset of the first one's is the same in all ranks.
   size_t first_area(size_t bytes);
   size_t reserve(size_t bytes);
   Mapping map(size_t offset, size_t bytes) const { return {fd_, offset, bytes}; }
 
   // Wakes the rank after a change that it may wait for.
   void ring(int rank);
-  // Called when this process can only wait for one of these: sleeps until ring(), or for a moment.
-  // If no wait can ever end, since the ranks wait for each other or have ended, ends the process
-  // with a line.
+  // Called when this process can't proceed until one of these waits ends: sleeps until ring(), at
+  // most 10 ms. If no wait can ever end, since ranks wait for each other or have ended, prints a
+  // line and ends the process.
   void sleep(const std::vector<Wait>&);
   // Prints the line, "simt: ...", unless another rank has printed one, and ends the process.
   [[noreturn]] void end(const std::string& line);
@@ -79,7 +79,7 @@ class Job {
   Mapping mapping_;
   Memory* memory_;
   uint64_t seen_progress_ = 0;
-  int64_t dead_since_ms_ = -1;  // as it seems
+  int64_t dead_since_ms_ = -1;  // when a deadlock was first suspected; -1: none is
 };
 
 }  // namespace simt::nccl

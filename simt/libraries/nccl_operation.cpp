@@ -18,7 +18,7 @@ double link_bytes_per_second() {
   return set ? std::atof(set) * 1e6 : 0;
 }
 
-// This rank's link carries one message after another. Returns when these bytes will have arrived.
+// This rank's link carries one message after another. Returns the time at which the bytes arrive.
 Clock::time_point carry(uint64_t bytes) {
   static Clock::time_point free{};
   free = std::max(free, Clock::now()) +

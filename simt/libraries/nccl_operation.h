@@ -1,5 +1,5 @@
-// A collective in flight next to the device's other operations. Its parts are coroutines: they run
-// until a peer has to act first, and resume after that.
+// A collective in flight concurrently with the device's other operations. Its parts are coroutines,
+// which suspend when a peer has to act first, and resume once it has.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -80,14 +80,14 @@ class Part {
   std::coroutine_handle<promise_type> handle_;
 };
 
-// One call of NCCL.
+// One NCCL call.
 struct Call {
   std::string what;  // "ncclRecv from", for reports
   int lane;          // calls of the same lane run one after another, lanes concurrently
   std::function<Part()> begin;
 };
 
-// The calls of a group to one communicator on one stream, or a single one.
+// The calls of a group to one communicator on one stream, or a single call.
 class Operation final : public host::UnderWay {
  public:
   Operation(SimtNcclComm& comm, std::shared_ptr<const std::vector<Call>> calls);

@@ -1,5 +1,5 @@
-// Accesses and barriers of the block that ran last, for exercises that want work in parallel: their
-// results don't tell who has done it.
+// Accesses and barriers of the block that ran last, for exercises that require parallel work: their
+// results don't show which threads computed them.
 #pragma once
 #include <cstddef>
 #include <vector>

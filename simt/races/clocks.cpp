@@ -156,7 +156,7 @@ bool Clocks::has_learnt(Stamp stamp, unsigned thread, unsigned me) const {
          std::any_of(learnt_[me].begin(), learnt_[me].end(), tell);
 }
 
-// First the block's own entries, which lie together, then what the others' had learnt.
+// Checks first the entries of `block`, which are adjacent, then what any entry's fence had learnt.
 bool Clocks::tells(const Learnt& one, size_t block, Stamp stamp, unsigned thread,
                    std::vector<const Log*>& asked) {
   const auto begin = one.log->entries.begin(), end = begin + ptrdiff_t(one.entries);

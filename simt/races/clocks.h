@@ -1,14 +1,15 @@
-// The order of a launch's accesses, as far as CUDA guarantees one: an access happens before another
-// if the same thread makes it earlier, or if waits, or a fence and a flag, lie between them:
-//   - a barrier orders all threads of the block, __syncwarp(mask) and a named barrier those that
-//     take part. Shuffles, votes and mma order nothing;
-//   - an atomic or volatile write publishes what a fence has made visible before it, and who reads
-//     it by an atomic or volatile access knows of that. Between blocks, a fence of the device.
-// Blocks run one after another here, and their threads take turns: none of that counts.
+// The order of a launch's accesses, as far as CUDA guarantees it: an access happens before another
+// if the same thread makes it earlier, or if a wait, or a fence and a flag, lies between them:
+//   - a barrier orders all threads of the block; __syncwarp(mask) and a named barrier order those
+//     that take part. Shuffles, votes and mma order nothing;
+//   - an atomic or volatile write (a flag) publishes what an earlier fence has made visible, to any
+//     thread that reads the flag by an atomic or volatile access. Between blocks, the fence must be
+//     __threadfence().
+// That blocks run one after another here, and their threads in turns, orders nothing.
 //
-// A vector clock per thread would be too much; these are its differences from what all threads of
-// the block know. A thread's time advances at each event that others can learn of, and is larger
-// than any time of an earlier block, so that a stamp alone says which block and launch it is from.
+// A full vector clock per thread would be too large; stored are its differences from what all
+// threads of the block know. A thread's time advances at each event that other threads can observe,
+// and exceeds all times of earlier blocks, so that a stamp alone identifies its block and launch.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +31,7 @@ class Clocks {
   Stamp now(unsigned thread) const { return now_[thread]; }
   Stamp launch_begin() const { return launch_begin_; }
   Stamp block_begin() const { return block_begin_; }
-  // Accesses of this block before its last barrier are older.
+  // Accesses of this block before its last barrier have older stamps.
   Stamp barrier() const { return barrier_; }
   size_t block_of(Stamp) const;  // a number in the launch
 
@@ -45,21 +46,21 @@ class Clocks {
   void wait_all();
   void wait(const std::vector<unsigned>& threads);
   void fence(unsigned thread, Scope);
-  // An atomic or volatile access. `adds`: the write is an atomic's, which leaves in place what
-  // earlier writes have published.
+  // An atomic or volatile access. `adds`: the write is part of an atomic operation, after which
+  // earlier writes still publish what they did (a release sequence).
   void read_flag(unsigned thread, uintptr_t address, bool in_shared);
   void write_flag(unsigned thread, uintptr_t address, bool in_shared, bool adds);
 
  private:
   struct Log;
-  // A log as it was when it was read.
+  // The entries that a log had when a thread read its flag.
   struct Learnt {
     const Log* log;
     size_t entries;
   };
   using Lessons = std::vector<Learnt>;
-  // All that fences have made visible: of this block all before `before`, of each thread all before
-  // row[thread]; and of other blocks what was learnt.
+  // Everything that fences have made visible: of this block all before `before`, of each thread all
+  // before row[thread], and what was learnt of other blocks.
   struct Fenced {
     Stamp before = 0;
     std::vector<Stamp> row{};
@@ -90,13 +91,13 @@ class Clocks {
   std::vector<Stamp> now_;
   // known_[me * threads_ + thread]: of what `thread` did since the last barrier, `me` knows all
   // before it. Columns of other warps count only if crossed_. Entries from before the barrier are
-  // too old to say anything.
+  // smaller than any stamp after it and have no effect.
   std::vector<Stamp> known_;
   bool crossed_ = false;
   std::vector<Stamp> blocks_;  // when each block of the launch began
 
-  std::vector<Fenced> fenced_[2];  // of each thread since the last barrier
-  Fenced fenced_by_all_[2];        // before it
+  std::vector<Fenced> fenced_[2];  // by Scope: by each thread since the last barrier
+  Fenced fenced_by_all_[2];        // by any thread before it
   bool fenced_since_ = false, fenced_before_ = false;
   std::vector<Lessons> learnt_;  // likewise
   Lessons learnt_by_all_;

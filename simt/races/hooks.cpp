@@ -1,6 +1,6 @@
-// The calls that g++ -fsanitize=thread puts before accesses to memory, for races.h. The sanitizer's
-// own library isn't linked. In `make try`, AddressSanitizer's is: these calls look whether it has
-// poisoned the bytes, as its own would, which g++ can't add to these.
+// The functions that g++ -fsanitize=thread calls before accesses to memory, for races.h. The thread
+// sanitizer's library isn't linked. `make try` links AddressSanitizer's, and these functions check
+// whether it has poisoned the bytes, since g++ can't insert the calls of both sanitizers.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace simt {
 namespace {
 
 #ifdef SIMT_POISON
-// Whether the bytes may be poisoned: by their shadow, one byte for eight.
+// Whether the bytes may be poisoned, by AddressSanitizer's shadow: one byte for every eight.
 bool may_be_poisoned(uintptr_t p, size_t bytes) {
   static const uintptr_t offset = [] {
     size_t scale = 0, at = 0;
     __asan_get_shadow_mapping(&scale, &at);
     return at;
   }();
-  const uintptr_t high = ((uintptr_t{1} << 47) >> 3) + offset;  // above it the memory has a shadow
-  if (p >= uintptr_t{1} << 47 || (p >= offset && p < high)) return false;  // a fault will tell
+  const uintptr_t high = ((uintptr_t{1} << 47) >> 3) + offset;  // the end of the shadow itself
+  if (p >= uintptr_t{1} << 47 || (p >= offset && p < high)) return false;  // the access will fault
   for (uintptr_t at = p / 8; at <= (p + bytes - 1) / 8; ++at)
     if (*reinterpret_cast<const int8_t*>(at + offset)) return true;
   return false;
@@ -86,7 +86,7 @@ void __tsan_func_exit() {}
 void __tsan_vptr_update(void** p, void*) { simt::note(PLACE, simt::Touch::write, sizeof *p, p); }
 void __tsan_vptr_read(void** p) { simt::note(PLACE, simt::Touch::read, sizeof *p, p); }
 
-// __threadfence_block() is weaker than __threadfence() (intrinsics.h).
+// The order is seq_cst for __threadfence(), weaker for __threadfence_block() (intrinsics.h).
 void __tsan_atomic_thread_fence(int order) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (simt::Races::runs())

@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 
-extern "C" char __data_start, _end;  // of the program's own variables
+extern "C" char __data_start, _end;  // the range of the program's static variables
 
 namespace simt {
 namespace {
 
-// More would take minutes. The count doesn't depend on time, so that neither does what is found.
+// Watching more would take minutes. A count, unlike a time limit, finds the same races in each run.
 size_t most_accesses() {
   static const size_t most = [] {
     const char* set = std::getenv("SIMT_RACES");
@@ -24,7 +24,7 @@ bool is_write(Touch touch) { return touch != Touch::read; }
 }  // namespace
 
 Races& Races::instance() {
-  static Races& one = *new Races;  // never destroyed: streams may launch while statics are
+  static Races& one = *new Races;  // never destroyed: streams may launch during exit
   return one;
 }
 
@@ -48,7 +48,7 @@ void Races::begin_block(const std::array<unsigned, 3>& index, unsigned threads) 
   clocks_.begin_block(threads);
 }
 
-// If it is written after all, another thread should have come first: a race.
+// An element that another thread wrote later was reported as a race; the others were never written.
 void Races::end_block() {
   pause();
   if (!stopped_) clocks_.end_block();
@@ -74,7 +74,7 @@ Races::Where Races::where(uintptr_t address) const {
   return Where::elsewhere;
 }
 
-// use(cell, address): the cells of these bytes, whole words where possible.
+// Calls use(cell, address) for the cells of these bytes, by whole words if possible.
 template <class Use>
 void Races::each_cell(uintptr_t begin, size_t bytes, bool in_shared, Use use) {
   constexpr size_t word = Shadow::word;
@@ -256,7 +256,7 @@ void Races::note_host(Place place, Touch touch, const void* address, size_t byte
   }
 }
 
-// The host touched it after this launch was queued, without waiting for it.
+// Reports host accesses made after this launch was queued, without a wait for it.
 void Races::check_host(uintptr_t address, const Access& a) {
   const auto found = host_.find(address / Shadow::word);
   if (found == host_.end()) return;
@@ -279,7 +279,7 @@ void Races::copy_begins(Place place, void* to, size_t bytes) {
   note(place, Touch::copy, to, bytes);
 }
 
-// From here on the write is one that this thread has made now.
+// From here on, the copy counts as a write that this thread makes now.
 void Races::copy_ends(void* to, size_t bytes) {
   if (me_ == nobody) return;
   each_cell(reinterpret_cast<uintptr_t>(to), bytes, true, [&](Cell& c, uintptr_t) {

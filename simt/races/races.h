@@ -1,11 +1,11 @@
 // Finds races on the stand-in as compute-sanitizer's racecheck does on a GPU, and in global memory,
 // too: two accesses to the same bytes by different threads, one of them a write, of which neither
 // happens before the other (clocks.h). The kernel is compiled with the thread sanitizer's calls at
-// each access (hooks.cpp); blocks run one after another, so that one shadow serves all.
+// each access (hooks.cpp); blocks run one after another, so that one shadow serves all blocks.
 //
-// Writes of the same value don't race with each other. Atomics don't race among themselves and with
-// volatile accesses; volatile ones in shared memory are ordinary ones, since code that did without
-// __syncwarp() relied on them. Of the blocks that have read a word, two are remembered.
+// Writes of the same value don't race with each other. Neither do atomics and volatile accesses to
+// global memory. A volatile access to shared memory counts as an ordinary one, since code from
+// before __syncwarp() relied on such accesses. Of earlier blocks' reads of a word, two are kept.
 #pragma once
 #include <array>
 #include <atomic>
@@ -37,7 +37,7 @@ struct Race {
   uintptr_t address;
   std::string variable, missing;
   Party first, second;
-  bool has_first;  // without it: a read of what no one has written
+  bool has_first;  // false: a read of memory that nobody has written
 };
 
 class Races {
@@ -45,20 +45,20 @@ class Races {
   static Races& instance();
   // Whether a kernel's own code runs on this host thread: checked before each note().
   static bool runs() { return me_ != nobody; }
-  // Whether a launch is queued, so that managed memory that the host touches may race with it.
+  // Whether a launch is queued, with which host accesses to managed memory may race.
   static bool is_one_queued() { return queued_.load(std::memory_order_relaxed) != 0; }
   static Place place_of(const void* in_program);
   static Place place_of_site(const void* site);
 
   // ---- Events --------------------------------------------------------------------------------
-  size_t issue();  // a launch is queued; its number
+  size_t issue();  // a launch is queued; returns its number
   void runs_next(size_t number) { number_ = number; }
   void note_host(Place, Touch, const void* address, size_t bytes);
   void begin_launch(const std::string& kernel, const std::array<unsigned, 3>& block_shape);
   void end_launch();  // prints what was found
   void begin_block(const std::array<unsigned, 3>& index, unsigned threads);
   void end_block();
-  // Shared memory in use by the block, besides what it had.
+  // Adds to the block's shared memory.
   void shared_memory(const void* begin, size_t bytes);
   void resume(unsigned thread) { settle(), me_ = stopped_ ? nobody : thread; }
   void pause() { settle(), me_ = nobody; }  // accesses from here on are not the kernel's
@@ -71,7 +71,7 @@ class Races {
     if (!stopped_) clocks_.wait(threads);
   }
   void fence(Scope scope) { clocks_.fence(me_, scope); }
-  // A flag: atomic or volatile.
+  // `is_flag`: an atomic load or store, or a volatile access.
   void note(Place, Touch, const void* address, size_t bytes, bool is_flag = false);
   void copy_begins(Place, void* to, size_t bytes);
   void copy_ends(void* to, size_t bytes);  // the running thread has waited for it
@@ -79,7 +79,7 @@ class Races {
   // ---- Results -------------------------------------------------------------------------------
   size_t found() const { return reported_.size() + unnamed_; }
   size_t watched() const { return launches_; }
-  // Said when the program ends: races that were not printed, that not all was watched.
+  // A line for the program's end: the number of races, or that not all accesses were watched.
   std::string last_words() const;
 
   // Set by layers above.
@@ -117,8 +117,8 @@ class Races {
   std::string missing(const Party& first, bool in_flight) const;
   std::string name(uintptr_t address, Where) const;
   std::string words(const Party&, const std::string& line) const;
-  // A write over another thread's is a race unless it leaves the value as it was, which shows at
-  // the thread's next access.
+  // A write over another thread's is a race unless it leaves the value unchanged, which is checked
+  // before the next access.
   void settle() {
     if (over_bytes_) settle_now();
   }
@@ -141,8 +141,8 @@ class Races {
   size_t launches_ = 0, accesses_ = 0;
   bool stopped_ = false;
 
-  // The host's accesses to managed memory while launches were queued, by words: their place, and
-  // the last launch before them.
+  // The host's accesses to managed memory while launches were queued, per word: their place, and
+  // the number of the last launch issued before them.
   struct HostTouches {
     size_t reads = 0, writes = 0;
     Place read = 0, write = 0;
@@ -153,8 +153,8 @@ class Races {
   std::mutex host_mutex_;
 
   std::deque<Race> races_;               // of the launch
-  std::unordered_set<uint64_t> places_;  // pairs that are in races_ or were
-  std::set<std::string> reported_;       // the same pairs by lines
+  std::unordered_set<uint64_t> places_;  // pairs that are or were in races_
+  std::set<std::string> reported_;       // the same pairs as source lines
   std::unordered_set<Place> racing_;
   std::vector<Race> unwritten_;  // reads of what this block had not written
   size_t unnamed_ = 0;

@@ -1,5 +1,5 @@
-// The memory that a kernel's threads share, word by word: the last write, and the reads since. A
-// word of which a part has been accessed alone is remembered by bytes.
+// For each word of memory that a kernel's threads share: the last write, and the reads since. A
+// word that has been accessed in part is recorded by bytes.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace simt {
 
-// A place in the program: an offset from where it is loaded. Of the code, or of a source_location.
+// A place in the program, of code or of a source_location: its offset from the load address.
 using Place = uint32_t;
 
 // Reads by lanes of a warp, at one time and place.
@@ -24,11 +24,11 @@ struct Reads {
   bool is_strong = false;  // atomic or volatile
 };
 struct Cell {
-  Stamp written = 0;  // 0: never; of a word by bytes: when it was last touched
+  Stamp written = 0;  // 0: never; of a word recorded by bytes: its last access
   Place place = 0;    // of that write
   uint16_t writer = 0;
   bool is_strong = false, is_atomic = false;
-  bool in_flight = false;  // an asynchronous copy's, for which no one has waited
+  bool in_flight = false;  // by an asynchronous copy that no thread has waited for
   bool by_bytes = false;
   Reads reads{};
   uint32_t more = 0;  // further reads, or the bytes
@@ -39,10 +39,10 @@ class Shadow {
   static constexpr size_t word = 4;
   // Null: there is no room for more.
   Cell* at(uintptr_t address);
-  // Forgets all cells; their memory is used again as it is, since old stamps say nothing.
+  // Forgets all cells. Their memory is reused without clearing it: cells with old stamps are void.
   void clear();
 
-  // Further reads and bytes: of shared memory until the next block, else until the next launch.
+  // Further reads and bytes: kept until the next block for shared memory, else the next launch.
   struct More {
     Reads reads;
     uint32_t next;

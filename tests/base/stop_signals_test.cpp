@@ -106,7 +106,7 @@ TEST(StopSignals, ChildProgramsHaveTheMaskOfTheStart) {
   EXPECT_EQ(program.wait().code, 0);
 }
 
-// Acts in an evaluation, before its second batch.
+// Calls act(run) in an evaluation, before its second batch.
 class InAnEvaluation : public Hook {
  public:
   explicit InAnEvaluation(std::function<void(Run&)> act) : act_(std::move(act)) {}
@@ -119,7 +119,7 @@ class InAnEvaluation : public Hook {
   std::function<void(Run&)> act_;
 };
 
-// Records the step at which a resumed run begins, and its first calls.
+// Records the step at which a resumed run begins, and its first hook calls.
 class Beginning : public Hook {
  public:
   explicit Beginning(Strings& points) : points_(points) {}

@@ -56,8 +56,8 @@ class GpuCheck : public testing::Test {
                "exec sleep 30");
     return report_in_a_group(words);
   }
-  // The same, of a check in a group of its own, whose id is in the file `check`; a signal that this
-  // test was started without is let through.
+  // The same for a check in a process group of its own, whose id is in the file `check`; signals
+  // that this test ignores have their default action there.
   std::string report_in_a_group(const std::string& words) const {
     return report_of("env --default-signal setsid -w sh -c 'echo $$ >check && exec \"$0\" \"$@\"'",
                      words);
@@ -130,7 +130,7 @@ TEST_F(GpuCheck, LeavesTwoWholeFilesWhenItIsKilledAsItWritesThem) {
              "    if len(calls) == int(os.environ['CALL']): os.kill(os.getpid(), signal.SIGKILL)\n"
              "    replace(*names)\n"
              "os.replace = counted\n");
-  // Each report replaces its two files: without a step, with `small`, with the first bench.
+  // Each report replaces its two files: first without a step, then with `small`, then with a bench.
   for (const bool between : {false, true}) {
     SCOPED_TRACE(between ? "between the two" : "before the first");
     report_of("env PYTHONPATH=$PWD/kill CALL=" + std::to_string(between ? 6 : 5),
@@ -292,7 +292,7 @@ TEST_F(GpuCheck, ComparesTheKernelsMadeForSm90WithTheOthers) {
   EXPECT_TRUE(has(report, "    12       8.0       5.0   1.60\n")) << report;
   EXPECT_FALSE(has(report, "\nDropout")) << report;
   EXPECT_EQ(contents(folder_ / (report_ + "/hopper-except.txt")), "LinearForward N8 K16\n");
-  // Elsewhere a line says why not.
+  // On another GPU, a line gives the reason for not running.
   script("build/launcher", "echo 'this GPU is an sm_80'\nexit 2");
   report_of("", "--only hopper");
   EXPECT_TRUE(has(said(), "not run: this GPU is an sm_80\n")) << said();

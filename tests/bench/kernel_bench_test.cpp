@@ -1,4 +1,4 @@
-// bench's wrong arguments: one line that names each, before anything is measured.
+// bench names a wrong argument in one line, before it measures anything.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

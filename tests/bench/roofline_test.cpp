@@ -1,4 +1,4 @@
-// bench/roofline: its tables, and one line of refusal for each file in a wrong form.
+// bench/roofline: its tables, and its refusal of each malformed file, in one line.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -101,7 +101,7 @@ TEST_F(Roofline, WritesItsTablesIntoThePage) {
   EXPECT_EQ(code_, 2);
 }
 
-// 132 SMs take 32 bytes from L2, and 4096 flops, a clock of 1.755 GHz.
+// In a clock of 1.755 GHz, each of 132 SMs reads 32 bytes from L2, or computes 4096 flops.
 TEST_F(Roofline, CountsTmaAndWgmmaOfHoppersKernels) {
   const std::string file = "tests/counters/vit_tiny-hopper.txt";
   const std::string product = "sm90_product<Product<half, A, B, C, ...> >";

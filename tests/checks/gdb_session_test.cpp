@@ -1,4 +1,4 @@
-// The gdb session in simt/README.md shows lines of kernels; they must be today's lines.
+// The gdb session in simt/README.md shows lines of kernels, which must match the sources.
 #include <gtest/gtest.h>
 
 #include <filesystem>

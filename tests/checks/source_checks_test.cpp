@@ -190,7 +190,7 @@ class QuoteChecks : public SourceChecks {
     for (const char* program : {"learn/ladder", "build/try/examples/add.WRONG"})
       std::filesystem::permissions(folder_ / program, std::filesystem::perms::owner_all);
   }
-  // The page's text, and what is wrong with it, on its first line or none.
+  // `wrong`: what check_quotes prints for a page with this text; empty if it finds nothing.
   void expect(const std::string& page, const std::string& wrong) {
     write("learn/pool.md", page);
     EXPECT_EQ(said_by("check_quotes --build " + folder_ / "build"), wrong) << page;

@@ -219,7 +219,7 @@ TEST(Counters, TmaCopiesTouchSectorsWithoutRequests) {
   EXPECT_EQ(c.tma_store_bytes, 64u);
   EXPECT_EQ(c.tma_store_sectors, 2u);
   EXPECT_EQ(c.mbarrier_waits, 64u);
-  EXPECT_EQ(c.mbarrier_stalls, 64u);  // late, so all have come before the bytes
+  EXPECT_EQ(c.mbarrier_stalls, 64u);  // late delivery: all threads wait before the bytes land
   EXPECT_EQ(c.requests(), 0u);
   EXPECT_EQ(c.sectors_read, 3u);
   EXPECT_EQ(c.sectors_written, 2u);
@@ -297,7 +297,7 @@ TEST(Counters, PaddedRowsOfLdmatrix) {
   EXPECT_EQ(c.shared.conflicts, 0u);
 }
 
-// As `make try` has a __shared__ variable: each with memory of its own.
+// __shared__ variables as in `make try`, each with memory of its own.
 __global__ void columns_of_variables(float* out) {
   const auto variable = [](const char* name, auto site) {
     return static_cast<float*>(simt::shared_variable(name, 32 * 32 * sizeof(float), site));

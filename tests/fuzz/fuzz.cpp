@@ -168,7 +168,7 @@ class Fuzzer {
     });
   }
 
-  // Damages the pickle in a whole archive of torch.save, or the archive.
+  // Damages the pickle in an intact archive of torch.save, or the archive itself.
   std::string torch_weights(uint64_t number, Mutator& m) {
     TorchArchive archive{.members = {{"w/data.pkl", pickle_},
                                      {"w/byteorder", "little"},

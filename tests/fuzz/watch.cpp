@@ -75,7 +75,7 @@ size_t end_watch() {
   return watch.most > watch.limit ? watch.most : 0;
 }
 
-// Limits processor time, which a busy machine doesn't lengthen, and waiting, to ten times as much.
+// Limits processor time, which a busy machine doesn't lengthen, and elapsed time to ten times that.
 void arm(unsigned seconds) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
   setitimer(ITIMER_PROF, &limit, nullptr);

@@ -9,8 +9,8 @@ namespace bv::test::fuzz {
 void begin_watch(uint64_t mutant, size_t bytes);
 // Stops recording; returns the peak memory, or 0 if it stayed within the limit.
 size_t end_watch();
-// Ends the program, reporting the mutant's number, if the mutant computes longer than this or waits
-// ten times as long; a crash does the same. 0: no limit.
+// If the mutant takes more processor time than this, or ten times as much elapsed time, ends the
+// program and reports the mutant's number; so does a crash. 0: no limit.
 void arm(unsigned seconds);
 
 }  // namespace bv::test::fuzz

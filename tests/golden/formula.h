@@ -1,6 +1,6 @@
-// Golden files: results of PyTorch with timm and torchvision for weights and pictures from a
-// formula that gives the same bits in formula.py, which states it, and here; and a reader of these
-// files.
+// Golden files: results of PyTorch with timm and torchvision for weights and pictures computed by a
+// formula. formula.py documents the formula; this implementation gives the same bits. Also a reader
+// of these files.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -51,8 +51,8 @@ struct Model {
   // Logits of evaluation, if they differ: without dropout, with the running statistics after one
   // step of training. Else empty.
   std::vector<double> evaluation_logits;
-  std::map<std::string, GoldenTensor> gradients;  // of every parameter, of the mean loss
-  std::map<std::string, GoldenTensor> buffers;    // after that step
+  std::map<std::string, GoldenTensor> gradients;  // of the mean loss, for every parameter
+  std::map<std::string, GoldenTensor> buffers;    // after one step of training
 };
 Model read_model(const std::string& name);  // "vit_tiny_224", "resnet34"
 

@@ -20,14 +20,14 @@ class ModelRun {
   const Graph& graph() const { return graph_; }
   Parameters& parameters() { return parameters_; }
   void set_formula_weights();
-  // On images(batch, image_size), with mean and std 0.5.
+  // The passes run on images(batch, image_size), with mean and std 0.5.
   void forward();  // in training
   void evaluate();
   void backward();  // of the mean loss
   std::vector<float> logits() const { return download(graph_.logits()); }
   std::vector<float> values(const std::string& tensor) const;  // of the graph
   std::vector<float> losses() const { return download(graph_.loss()); }
-  // In the shapes that files have.
+  // In the shapes that weights files have.
   std::map<std::string, HostTensor> gradients() const { return parameters_.get_gradients(); }
   std::map<std::string, HostTensor> weights() const { return parameters_.get_weights(); }
 

@@ -10,19 +10,19 @@ __global__ void scale(float* out, const float* inp, float factor) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = factor * inp[i];
 }
-// A lane a row: 32 sectors where 4 hold what it needs.
+// A lane sums a row: a load touches 32 sectors where 4 hold what it needs.
 __global__ void row_sums(float* sums, const float* matrix) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x;
   float sum = 0;
   for (int c = 0; c < columns; ++c) sum += matrix[row * columns + c];
   sums[row] = sum;
 }
-// A warp's load begins 4 bytes past a sector: 5 where 4 hold what it needs.
+// A warp's load begins 4 bytes past a sector: 5 sectors where 4 hold what it needs.
 __global__ void shift(float* out, const float* inp) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = inp[i + 1];
 }
-// One lane stores, once a block: 32 bytes for 4.
+// One lane stores, once per block: a sector of 32 bytes for 4.
 __global__ void block_sums(float* sums, const float* inp) {
   __shared__ float part[8];
   float sum = inp[blockIdx.x * blockDim.x + threadIdx.x];

@@ -118,7 +118,7 @@ TEST_F(View, CountsOfLinesAddUpToTheKernels) {
   const auto counter = [&](size_t kernel, const char* name) {
     return version["kernels"][kernel]["counters"][name].get<int>();
   };
-  // As tests/counters/counters_test.cu has them.
+  // The counts that tests/counters/counters_test.cu expects, too.
   EXPECT_EQ(counter(0, "load sectors"), 32);
   EXPECT_EQ(counter(0, "store sectors"), 4);
   EXPECT_EQ(counter(1, "load sectors"), 9 * 5);
@@ -132,7 +132,7 @@ TEST_F(View, CountsOfLinesAddUpToTheKernels) {
             Json::parse("[32,1024]"));
 }
 
-// One run of each operation in a step, and what make counters says of all.
+// A page for one run of each operation in a step: together they have the totals of make counters.
 TEST_F(View, CountsOfAKernelAreThoseOfMakeCounters) {
   for (const std::string kernel : {"layernorm_forward", "cross_entropy_forward"}) {
     std::map<std::string, uint64_t> all;
@@ -239,7 +239,7 @@ TEST_F(View, PicturesAreThoseKnownByHand) {
   look = part("padded");
   EXPECT_EQ(count(look, "bank t1"), 32u);
   EXPECT_EQ(count(look, "bank (t[234]|none)"), 0u);
-  for (int lane : {0, 5, 31})  // a column of a padded tile: a bank further each
+  for (int lane : {0, 5, 31})  // in a padded tile, a column's elements are one bank apart
     EXPECT_EQ(count(look, "data-lanes=\"" + std::to_string(lane) + "\" data-bank=\"" +
                               std::to_string(lane) + "\""),
               1u);
@@ -297,9 +297,9 @@ TEST_F(View, ColoursByCostAndShowsTheWorstAccessOfALine) {
     say(...[...pane.root.querySelectorAll('.tile')].map(x => x.textContent));)");
   EXPECT_TRUE(has(dom, "[11|512|1,024|4 / 4|100%]"));
   EXPECT_TRUE(has(dom, "[17|512|512|bad32 / 4|13%]"));
-  // The store beside this load is as it should be: on average they would touch 4.5.
+  // The store in this line is coalesced, so that the line's average would be 4.5 sectors.
   EXPECT_TRUE(has(dom, "[23|512|1,024|badload 5 / 4|80%]"));
-  // 31 lanes idle and 28 bytes of 32 unused, but once a block.
+  // 31 lanes idle and 28 bytes of 32 unused, but only once per block.
   EXPECT_TRUE(has(dom, "[34|64|64|1 / 1|13%|97%]"));
   EXPECT_TRUE(has(dom, "[42|512|512|4 / 4|100%|bad32 / 1]"));
   EXPECT_TRUE(has(dom,
@@ -307,7 +307,7 @@ TEST_F(View, ColoursByCostAndShowsTheWorstAccessOfALine) {
                   "sectors a request31.9 / 4|distinct sectors, once a launch2,056"));
 }
 
-// All arrays of the run are made in one place, as p.
+// All arrays of the run are allocated in one line, as p.
 TEST_F(View, NamesMemoryByTheKernelsParameters) {
   const Json facts = facts_of(faults());
   std::map<std::string, std::set<std::string>> names;
@@ -329,7 +329,7 @@ TEST_F(View, NamesMemoryByTheKernelsParameters) {
 TEST_F(View, FitsScreensOfTwoWidths) {
   if (!has_browser()) GTEST_SKIP() << "chromium is not installed: make deps-dev";
   for (const int width : {1400, 390}) {
-    // The browser's window has at least 500 pixels.
+    // The browser's window is at least 500 pixels wide.
     const std::string dom =
         drawn(faults(), "document.body.style.width = '" + std::to_string(width) + "px';" + R"(
       versions[0].files[0].text[0] = ' '.repeat(60) + 'a long line, far to the right'.repeat(9);

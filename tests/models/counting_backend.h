@@ -1,4 +1,4 @@
-// The cpu backend, counting.
+// A cpu backend that counts the memory it allocates.
 #pragma once
 #include <functional>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace bv::test {
 
-// Counts the memory that is allocated from another backend.
+// Counts the bytes that are allocated; all else is done by the cpu backend.
 class CountingBackend : public Backend {
  public:
   std::unique_ptr<Backend> real = make_cpu_backend(2, false);

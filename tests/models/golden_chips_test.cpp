@@ -1,6 +1,6 @@
-// A ViT's step in 16 bits on the stand-in as different chips. The chips choose different kernels
-// for the weight gradients of linear layers; these agree to fp32's rounding, and all with PyTorch's
-// float64 to bf16's.
+// A ViT's step in 16 bits on the stand-in, as different chips. They choose different kernels for
+// the weight gradients of linear layers. Their gradients agree with each other to the rounding of
+// fp32, and with PyTorch's float64 to that of bf16.
 #ifdef BAREVISION_SIMT
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ TEST(GoldenChips, GradientsInBf16AreTheSameButForTheOrderOfSums) {
       ASSERT_NEAR(gradient.data[i], twin[i], 1e-5 * want.max) << name << " " << i;
     others += gradient.data != twin;
   }
-  // Each block has four weights, and biases except the keys'.
+  // The gradients of each block's four weights differ, and some of its biases'.
   EXPECT_GE(others, 4 * 12);
 }
 

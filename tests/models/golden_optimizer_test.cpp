@@ -1,5 +1,5 @@
 // Updates against torch.optim, computed there in float64 (tests/golden/make_golden.py): three steps
-// from given gradients, with and without clipping.
+// with given gradients, with and without clipping.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // Whole models against PyTorch with timm and torchvision, computed there in float64
 // (tests/golden/make_golden.py): logits, loss and the gradient of every parameter; running
 // statistics and evaluation with them. If build/peers exists (make peers), also exchanges weights
-// files with them in both directions.
+// files with timm and torchvision in both directions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenStatistics,
                                                      "resnet152_7_blocks", "resnext50_5_blocks"})),
                          title);
 
-// A golden file's model, or a whole one on small images.
+// A golden file's model, or a whole model on small images.
 Model peer_model(const std::string& name) {
   if (std::filesystem::exists("tests/golden/" + name + ".json")) return read_model(name);
   Model whole;
@@ -163,7 +163,7 @@ Model peer_model(const std::string& name) {
   return whole;
 }
 
-// A model of each kind and the whole larger ones, loaded by PyTorch and back.
+// A model of each kind, and the larger models whole: PyTorch loads our weights, and we load its.
 class Peer : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

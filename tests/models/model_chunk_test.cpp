@@ -41,7 +41,7 @@ TrainerOptions adamw(int batch, int size) {
           .sync = {.bucket_bytes = 1 << 20}};
 }
 
-// Dropout's masks are keyed by it.
+// The number of a layer determines its dropout masks.
 TEST(LayerNumber, CountsTheLayersOfFusedNodes) {
   Graph g(DType::fp32);
   g.add({.name = "linear with GELU", .type = "linear", .layers = 2});
@@ -110,8 +110,8 @@ TEST(Plan, RecomputedBlocksKeepWhatEntersThem) {
             (kept.saved_bytes + kept.scratch_bytes) / 3);
 }
 
-// A convolution's backward computes the sums of the batch norm before it, unless that is in another
-// process.
+// A convolution's backward computes the sums of the batch norm before it, unless the batch norm is
+// in another process.
 TEST(Plan, FusesBackwardsWithinASlice) {
   const Graph graph = small_resnet(square_input(2, 32, 1), DType::fp32, small_classes);
   const int cut = graph.cuts()[1], count = node_count(graph);
@@ -130,7 +130,7 @@ const Node& node_of(const Graph& graph, const std::string& name) {
   return *std::ranges::find(graph.nodes(), name, &Node::name);
 }
 
-// The second layer's backward computes the GELU's, with its dropout.
+// The second layer's backward also computes the GELU's backward, with its dropout.
 TEST(Plan, AnMlpsSecondLayerFusesTheGelusBackward) {
   for (const float drop : {0.0f, .1f}) {
     const Graph graph = small_vit(1, {.proj_drop_rate = drop});
@@ -163,7 +163,7 @@ TEST(Plan, LinearsComputeTheBackwardOfTheLayerNormsThatTheyRead) {
   EXPECT_EQ(linears({.drop_rate = .1f}), block);
 }
 
-// Not the next block's first, if the blocks are repeated.
+// If blocks are recomputed, the next block's first layer norm doesn't: nothing fuses across a cut.
 TEST(Plan, LayerNormsComputeTheForwardOfTheLinearsThatTheyAdd) {
   const Graph graph = small_vit(2);
   const int count = node_count(graph);

@@ -77,7 +77,7 @@ class ModelOperations : public testing::TestWithParam<ModelRun> {
 
   template <class Op>
   void run(Op op) {
-    // A device's other operations are another's.
+    // If a device has a list of operations, another device runs the rest.
     if (device.operations &&
         !std::ranges::count(*device.operations, std::string(Fields(op).operation)))
       return;

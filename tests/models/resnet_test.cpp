@@ -1,4 +1,4 @@
-// Particulars of the residual networks: names and counts, running statistics, batch norm over
+// Tests specific to residual networks: names and counts, running statistics, batch norm over
 // several processes, refusals.
 #include "models/resnet.h"
 
@@ -97,7 +97,7 @@ Weights trained_alone(const Settings& s) {
   return rig.weights();
 }
 
-// The farthest element from `want`, relative to its tensor's largest.
+// The largest distance of an element from `want`, relative to its tensor's largest element.
 double distance(const Weights& got, const Weights& want) {
   double worst = 0;
   for (const auto& [name, tensor] : want) {
@@ -124,8 +124,8 @@ TEST(Resnet, SyncedBatchNormOnSeveralProcessesIsThatOfOne) {
         expect_of_ranks(std::stoi(ranks), "synced-batchnorm " + device);
 }
 
-// Without it each process uses its own batch's statistics, and the running ones are averaged: for
-// the first layer's means, this is the mean over all images.
+// Without --sync-bn, each process uses its own batch's statistics, and running statistics are
+// averaged: for the first layer's means, this is the mean over all images.
 TEST(Resnet, RunningStatisticsAreTheMeanOverTheProcesses) {
   expect_of_ranks(2, "mean-statistics cpu");
   if (is_built(DeviceKind::simt)) expect_of_ranks(2, "mean-statistics simt");

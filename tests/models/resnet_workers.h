@@ -7,7 +7,7 @@ namespace bv::test {
 // Batch norm over all processes must give the weights and statistics of one process with all
 // images.
 int synced_batchnorm(Communicator&, Backend&, DeviceKind);
-// Without it, running statistics are the mean over the processes.
+// Without batch norm over all processes, running statistics are the mean over the processes.
 int mean_statistics(Communicator&, Backend&, DeviceKind);
 
 }  // namespace bv::test

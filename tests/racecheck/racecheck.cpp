@@ -1,6 +1,6 @@
 // make racecheck: the kernel table's tests on the stand-in, with every access of the kernels
-// watched for races (simt/races). Arguments are words of the tests' names, which begin with the
-// operation's: those with one of them run.
+// watched for races (simt/races). Arguments are parts of test names, which begin with the
+// operation's name: a test runs if its name contains one of them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace {
 
 const std::string suite = "KernelTable/simt";
 
-// "max_pool_forward_N1_H56" is of max_pool_forward.
+// The operation that a test is for: max_pool_forward for "max_pool_forward_N1_H56".
 std::string operation_of(const std::string& test) {
   std::string operation;
   for (const std::string& word : bv::split(test, '_')) {
@@ -26,7 +26,7 @@ std::string operation_of(const std::string& test) {
   return operation;
 }
 
-// "max", "max_pool" and "max_pool_forward", which one may have had in mind.
+// "max", "max_pool" and "max_pool_forward": suggestions for a misspelt word.
 std::vector<std::string> beginnings(const std::set<std::string>& operations) {
   std::set<std::string> all;
   for (const std::string& name : operations)

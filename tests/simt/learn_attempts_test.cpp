@@ -1,5 +1,5 @@
-// learn/exercises: lines that students write into the gaps. Those that don't do the task are
-// refused, with words that help, even if the numbers are right; other ways of doing it pass.
+// learn/exercises: lines that students write into the gaps. Attempts that don't solve the task are
+// refused with a helpful message, even if the numbers are right; alternative solutions pass.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -92,8 +92,8 @@ std::string with_gap(const std::string& exercise, const std::string& gap) {
   const size_t end = text.rfind('\n', text.find("--- end of your code")) + 1;
   return text.substr(0, begin) + gap + text.substr(end);
 }
-// All attempts, a namespace each: compiled together they take a second, not one each. Headers come
-// first, so that they are nothing in there.
+// All attempts, each in a namespace of its own: together they compile in a second, not in a second
+// each. Headers are included first, so that inside the namespaces they are empty.
 std::string all_programs() {
   std::string text = "#include <set>\n#include <string>\n#include \"learn/exercises/exercise.h\"\n",
               cases;
@@ -123,7 +123,7 @@ TEST(LearnAttempts, AreJudged) {
   }
 }
 
-// make try refuses it as nvcc would, before it compiles.
+// make try refuses the call as nvcc would, before compiling.
 TEST(LearnAttempts, WithoutDevice) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   const TemporaryFolder scratch;

@@ -1,5 +1,5 @@
-// learn/exercises: each gap fails with its message, and its solution passes; what learn/README.md
-// quotes of them is what they print.
+// learn/exercises: each unsolved exercise fails with its message, and its solution passes; the
+// output that learn/README.md quotes is what they print.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ bool is_missing(const std::string& name) {
   return !std::filesystem::exists(folder) ||
          !std::filesystem::exists(build_folder() + "/learn/solved/" + name);
 }
-// Somebody who has filled the gap is not at fault.
+// Whether somebody has filled the gap, which is no failure.
 bool is_changed(const std::string& name) {
   return shell("git diff --quiet HEAD -- " + source_of(name)).code == 1;
 }
@@ -72,7 +72,7 @@ TEST_P(LearnExercises, TheGapIsExplained) {
   EXPECT_TRUE(has(end.output, ": not solved yet; " + source_of(name) + ":"));
   EXPECT_TRUE(end.output.ends_with(" is yours; HINT=1 prints a hint\n")) << end.output;
 }
-// It would give away what to find out; so neither the text nor the first failure has it.
+// A hint gives the solution away, so neither the exercise's text nor its first failure contains it.
 TEST_P(LearnExercises, TheHintWaitsToBeAsked) {
   const std::string& name = GetParam().name;
   if (is_missing(name)) GTEST_SKIP() << "not built: make test builds them";
@@ -128,7 +128,7 @@ std::vector<Quote> quotes(const std::string& page) {
   }
   return all;
 }
-// "make learn EXERCISE=3": how make runs it; empty: another command.
+// The program that make runs for "make learn EXERCISE=3"; empty for any other command.
 std::string program_of(const std::string& command) {
   const std::string words = "make learn EXERCISE=";
   if (!command.starts_with(words)) return "";
@@ -138,7 +138,7 @@ std::string program_of(const std::string& command) {
   return "learn: no exercise";
 }
 
-// Line by line; one that ends with "..." is cut short.
+// Compares line by line; a quoted line that ends with "..." is cut short.
 TEST(LearnReadme, QuotesWhatExercisesPrint) {
   if (is_missing("01_first_kernel")) GTEST_SKIP() << "not built: make test builds them";
   int compared = 0;
@@ -159,7 +159,7 @@ TEST(LearnReadme, QuotesWhatExercisesPrint) {
   EXPECT_EQ(compared, 12);
 }
 
-// Stop 6 sends its readers to a line.
+// Stop 6 of the page names a line number.
 TEST(LearnReadme, NamesTheLineOfTheConflict) {
   if (!std::filesystem::exists("learn/README.md")) GTEST_SKIP() << "not in the project's folder";
   EXPECT_TRUE(has(contents("learn/README.md"), "Rung 4's conflicts are in line 26: click it"));

@@ -58,7 +58,7 @@ TEST_P(Learn, IsRight) {
   EXPECT_TRUE(has(end.output, ": 0 of "));
   EXPECT_EQ(std::count(end.output.begin(), end.output.end(), '\n'), 1) << end.output;
 }
-// They all compare by learn.h: one of each topic in make test, every rung in make test-all.
+// All rungs compare by learn.h: make test spoils one of each topic, make test-all every rung.
 class LearnSpoilt : public Learn {};
 TEST_P(LearnSpoilt, NoticesAWrongNumber) {
   const Ended end = shell("LEARN_SPOIL=1 " + program_);
@@ -118,7 +118,8 @@ TEST_F(LearnLadder, RefusesARungThatEarnsNothing) {
   write("v2", "barriers", 90, 0);
   const Ended end = ladder();
   EXPECT_EQ(end.code, 1);
-  EXPECT_TRUE(has(end.output, "learn: layernorm v2 earns nothing: barriers 7 before, 7 now\n"));
+  EXPECT_TRUE(
+      has(end.output, "learn: layernorm v2 doesn't lower its count: barriers 7 before, 7 now\n"));
 }
 TEST_F(LearnLadder, RefusesAMeasureThatIsNotCounted) {
   write("v2", "beauty", 90, 0);
@@ -132,7 +133,7 @@ TEST_F(LearnLadder, NamesARungThatIsWrong) {
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(has(end.output, "learn: layernorm v2: an idea: "));
 }
-// Processes, or threads of the host: the rung's own counts are all there is.
+// Such a rung uses processes or host threads; its own counts are all there is.
 TEST_F(LearnLadder, ARungWithoutAKernelHasItsOwnCounts) {
   write_without_kernel("v1", "-", 700, 100);
   write_without_kernel("v2", "steps", 70, 200);
@@ -143,7 +144,8 @@ TEST_F(LearnLadder, ARungWithoutAKernelHasItsOwnCounts) {
   EXPECT_TRUE(has(end.output, "steps 700, messages 100\n"));
   EXPECT_TRUE(has(end.output, "steps 70, messages 200  steps 700 -> 70\n"));
   write_without_kernel("v4", "steps", 7, 100);
-  EXPECT_TRUE(has(ladder().output, "layernorm v4 earns nothing: steps 7 before, 7 now\n"));
+  EXPECT_TRUE(
+      has(ladder().output, "layernorm v4 doesn't lower its count: steps 7 before, 7 now\n"));
 }
 TEST(LearnTable, RefusesAnUnknownTopic) {
   if (!std::filesystem::exists("learn/ladder")) GTEST_SKIP() << "not started in the checkout";

@@ -26,7 +26,7 @@ struct DeviceArray {
   T* data = nullptr;
 };
 
-// D [m, n] = A [m, k] B [k, n] (+ bias), all column-major, planned and run as matmul.cpp does it.
+// D [m, n] = A [m, k] B [k, n] (+ bias), all column-major, planned and run as in matmul.cpp.
 struct Call {
   static constexpr int m = 5, n = 3, k = 4;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
@@ -112,7 +112,7 @@ TEST(SimtCublasLt, AddsTheBiasToEachColumn) {
     }
 }
 
-// (1 + 2^-9) - 1 in bf16, which holds either term but not the first sum.
+// (1 + 2^-9) - 1 in bf16, which can represent each term but not 1 + 2^-9.
 float bias_after_product(int m) {
   constexpr int n = 8, k = 8;
   const auto bits = [](float x) { return uint16_t(std::bit_cast<uint32_t>(x) >> 16); };

@@ -20,7 +20,7 @@ Device cudnn_on_simt() {
   return {};
 }
 
-// Whether the case computes it, alone or as one of both.
+// Whether the case computes the weight gradient, alone or with the input gradient.
 bool has_weight_gradient(const std::string& name) {
   return name.starts_with("conv_backward_") && !name.starts_with("conv_backward_input");
 }
@@ -32,8 +32,8 @@ TEST(SimtCudnn, ComputesTheTablesConvolutions) {
   for (const KernelCase& c : registered_cases()) {
     if (!c.name.starts_with("conv_") || c.cpu_only || work_of(c.name) > 1 << 22) continue;
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
-      // cuDNN rounds the weight's gradient to 16 bits, which the table's tolerance is too narrow
-      // for.
+      // cuDNN rounds the weight gradient to 16 bits, for which the table's tolerance is too
+      // narrow.
       if (dtype != DType::fp32 && has_weight_gradient(c.name)) continue;
       const Problem problem = c.make(dtype);
       for (const unsigned char poison : {0xFF, 0x40})

@@ -184,7 +184,7 @@ TEST_F(SimtDevice, WriteBeyondSharedMemory) {
 }
 
 __global__ void planted_larger_than_launched() { shared<Neighbours>().x[0] = 0; }
-// __shared__ variables as make try rewrites them: fresh in each block, and watched like the rest.
+// __shared__ variables as make try rewrites them: reset in each block, and with checked bounds.
 constexpr int variable_line = __LINE__ + 3;
 __global__ void planted_write_beyond_variable(float* out, int at) {
   const simt::Site site = simt::Site::current();
@@ -196,7 +196,7 @@ TEST_F(SimtDevice, SharedVariables) {
   std::vector<float> out(8);
   run<planted_write_beyond_variable>(8, 1, 0, out.data(), 0);
   for (const float x : out) EXPECT_TRUE(std::isnan(x));
-  if (asan) return;  // which ends the process at the write
+  if (asan) return;  // it ends the process at the write
   EXPECT_TRUE(says(error_of<planted_write_beyond_variable>(1, 1, 0, out.data(), 32),
                    {"planted_write_beyond_variable: block (0,0,0): a write to byte ",
                     " of 128 bytes of shared memory: tile at ", at(variable_line - 1)}));
@@ -289,7 +289,7 @@ TEST_F(SimtDevice, Limits) {
             "SIMT_ARCH=sm_70: unknown chip; known are sm_75, sm_80, sm_86, sm_89, sm_90");
 }
 
-// ---- Errors that end the process, with a line that says where -----------------------------------
+// ---- Errors that end the process, with a line that names the place ------------------------------
 
 __global__ void planted_spin(volatile int* flag) {
   if (threadIdx.x == 2)

@@ -234,8 +234,9 @@ constexpr int absent_line = __LINE__ + 1;
 __global__ void planted_absent_lane(int* out) { out[threadIdx.x] = __shfl_xor_sync(~0u, 1, 8); }
 TEST_F(SimtDevice, ShuffleFromALaneThatIsNotThere) {
   std::vector<int> out(40);
-  EXPECT_TRUE(says(error_of<planted_absent_lane>(1, 40, 0, out.data()),
-                   {"thread (32,0,0) reads lane 8, which takes no part at ", at(absent_line)}));
+  EXPECT_TRUE(
+      says(error_of<planted_absent_lane>(1, 40, 0, out.data()),
+           {"thread (32,0,0) reads lane 8, which is not in the mask at ", at(absent_line)}));
 }
 
 constexpr int whole_warp_line = __LINE__ + 3;

@@ -205,7 +205,7 @@ TEST_F(SimtGraph, NodesRunAtTheirPriorityOnlyWhereItIsAskedFor) {
 
 __global__ void may_share(float* out) { out[0] = shared<float[1]>()[0]; }
 
-// A launch in a graph runs with the limit that its kernel has at that time.
+// A launch in a graph runs with the limit that its kernel has at the replay.
 TEST_F(SimtGraph, SharedMemoryThatAKernelMayTakeIsItsState) {
   const auto most = cudaFuncAttributeMaxDynamicSharedMemorySize;
   const cudaStream_t s = stream();

@@ -1,5 +1,5 @@
 // KernelTable/simt_hopper: the cases of `make test` reach the kernels made for sm_90, in all their
-// tiles; a table of cases that these don't take would prove nothing.
+// tiles. If other kernels ran the cases, passing them would prove nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,11 +20,11 @@
 namespace bv::test {
 namespace {
 
-// Asks of each operation, instead of running it, whether such a kernel would.
+// Doesn't run an operation, but records whether a kernel made for sm_90 would.
 class Asking final : public KernelRows<Asking> {
  public:
   std::set<std::string> taken;
-  bool in_parts = false;  // a weight's gradient was summed in several
+  bool in_parts = false;  // a weight gradient would be summed in several parts
   template <class Op>
   void dispatch(Op op, Stream) {
     if (!hopper_->by_hopper(op)) return;
@@ -62,7 +62,7 @@ TEST(SimtHopperTable, SmallCasesReachEachOperationsKernel) {
   EXPECT_TRUE(asking.in_parts);
 }
 
-// A product's tiles ("128, 192, in_turn") by its epilogue and second operand.
+// The products' tiles that ran ("128, 192, in_turn"), by epilogue and second operand.
 std::map<std::string, std::set<std::string>> tiles_run() {
   std::map<std::string, std::set<std::string>> tiles;
   const std::regex parts(
@@ -76,7 +76,7 @@ std::map<std::string, std::set<std::string>> tiles_run() {
   return tiles;
 }
 
-// Attention's variants ("64, 208, false": channels, keys of a tile, dropout).
+// Attention's variants that ran ("64, 208, false": channels, keys of a tile, dropout).
 std::set<std::string> attention_run() {
   std::set<std::string> variants;
   const std::regex parts(R"(attention_forward_sm90<.*bfloat16, (.*)>)");
@@ -85,13 +85,13 @@ std::set<std::string> attention_run() {
   return variants;
 }
 
-// Some are the best for a few shapes, which stand in the tables of cases for this.
+// Some tiles are the best only for a few shapes, which the tables of cases have for this test.
 TEST(SimtHopperTable, CasesReachEachTile) {
   const auto devices = devices_to_test();
   const auto device = std::ranges::find(devices, "simt_hopper", &Device::name);
   if (device == devices.end()) GTEST_SKIP() << "the stand-in is not under test";
   for (const KernelCase& c : registered_cases())
-    // Attention's backward has one kernel, and takes long on the stand-in.
+    // Attention backward has one kernel, which takes long on the stand-in.
     if (is_case_of(*device->operations, c.name) && !c.cpu_only &&
         !c.name.starts_with("attention_backward") && (c.always || work_of(c.name) <= 1 << 20)) {
       const Outcome outcome = execute(c.make(DType::bf16), *device, 0, 0xFF);
@@ -128,7 +128,7 @@ TEST(SimtHopperTable, CasesReachEachTile) {
   EXPECT_EQ(attention_run(), want_attention);
 }
 
-// The rest of the table takes the others, or refuses them in words.
+// The other kernels take the other shapes, or refuse them with a message.
 TEST(SimtHopperTable, TakesAttentionOfHeadsThatFillTiles) {
   const StandInChip chip("sm_90");
   const auto kernels = simt_gpu::make_hopper_kernels(nullptr);
@@ -144,7 +144,7 @@ TEST(SimtHopperTable, TakesAttentionOfHeadsThatFillTiles) {
   EXPECT_FALSE(taken({1 << 15, 513, 1 << 14, 64})) << "5 * 2^29 items";
 }
 
-// A block has a head, in parts of 256 keys: long heads must be enough to occupy the SMs.
+// A block computes a head, in parts of 256 keys: there must be enough long heads to occupy the SMs.
 TEST(SimtHopperTable, TakesAttentionBackwardOfManyLongHeads) {
   const StandInChip chip("sm_90");
   const auto kernels = simt_gpu::make_hopper_kernels(nullptr, 132);
@@ -161,7 +161,7 @@ TEST(SimtHopperTable, TakesAttentionBackwardOfManyLongHeads) {
   EXPECT_EQ(kernels->workspace_bytes(op({6, 577, 16, 64, 1})), 96 * 64 * 64 * sizeof(float));
 }
 
-// Others are two operations, whose workspaces differ from that of the one.
+// Other shapes run as two operations, whose workspaces differ from that of the fused one.
 TEST(SimtHopperTable, FusesLayerNormWithProductsOfViTTiny) {
   const StandInChip chip("sm_90");
   const auto kernels = simt_gpu::make_hopper_kernels(nullptr, 132);
@@ -181,7 +181,7 @@ TEST(SimtHopperTable, FusesLayerNormWithProductsOfViTTiny) {
   EXPECT_FALSE(fused({.M = 256, .N = 30, .K = 192})) << "rows of 60 bytes";
 }
 
-// The operations of a ViT-Tiny's rows that the tests below except.
+// Operations of a ViT-Tiny; the tests below except some of them.
 struct TinyOperations {
   explicit TinyOperations(int M, int N) {
     const LinearShape shape{.M = M, .N = N, .K = 192};
@@ -210,7 +210,7 @@ class SimtHopperExcept : public testing::Test {
   std::string file_ = folder_ / "except.txt";
 };
 
-// Whatever the rows are; of both gradients, each by itself.
+// The number of rows doesn't matter; each of both gradients is excepted by itself.
 TEST_F(SimtHopperExcept, LeavesShapesToTheOthers) {
   const auto rest = kernels_without(
       "LinearForward N576 K192\r\n\nLinearBackwardWeight N576 K192 \nConvForward N584 K192\n");
@@ -228,7 +228,7 @@ TEST_F(SimtHopperExcept, LeavesShapesToTheOthers) {
     }
 }
 
-// A product and its layer norm in one are not left to Hopper's product.
+// If a fused product and layer norm is excepted, Hopper's product doesn't take its product either.
 TEST_F(SimtHopperExcept, LeavesAProductWithItsNormWhole) {
   const auto rest = kernels_without("NormLinearBackwardInput N576 K192\n");
   const auto fast = simt_gpu::make_cuda_kernels();
@@ -245,13 +245,13 @@ TEST_F(SimtHopperExcept, LeavesAProductWithItsNormWhole) {
 TEST_F(SimtHopperExcept, RefusesWhatIsNoSuchFile) {
   EXPECT_EQ(error_of([&] { kernels_without("LinearForward N576\nlinear N576\n"); }),
             "BAREVISION_HOPPER_EXCEPT: " + file_ +
-                ":2: 'linear' is no operation with a kernel made for sm_90");
+                ":2: 'linear' is not an operation with a kernel made for sm_90");
   setenv("BAREVISION_HOPPER_EXCEPT", "none", 1);
   EXPECT_EQ(error_of([] { simt_gpu::make_hopper_kernels(nullptr); }),
             "BAREVISION_HOPPER_EXCEPT: none: no such file");
 }
 
-// The rest of the table takes them, or refuses them in words.
+// The other kernels take the other shapes, or refuse them with a message.
 TEST(SimtHopperTable, TakesConvolutionsThatTmaCanCopy) {
   const StandInChip chip("sm_90");
   const auto kernels = simt_gpu::make_hopper_kernels(nullptr);

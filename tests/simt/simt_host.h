@@ -108,7 +108,7 @@ class SimtHostTest : public testing::Test {
   static std::vector<float> all(float x) { return std::vector<float>(length, x); }
 };
 
-// Whether `got` is this error, with these words among its own.
+// Whether `got` is the error `code`, and its message contains `words`.
 inline testing::AssertionResult is(cudaError_t got, cudaError_t code, const std::string& words) {
   const std::string said = cudaGetErrorString(got);
   if (got == code && said.find(words) != std::string::npos) return testing::AssertionSuccess();

@@ -1,5 +1,5 @@
-// Kernels that call functions of the host. g++ compiles both files below; nvcc takes the second,
-// and refuses the first, as does make try.
+// Kernels that call host functions. g++ compiles both files below; nvcc accepts the second and
+// refuses the first, as does make try.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -125,7 +125,7 @@ TEST_F(SimtLastBlock, GroupsAreAboutAsManyAsTheirParts) {
   EXPECT_EQ(groups(128 * 128, 1), std::pair(128, 128));
   EXPECT_EQ(groups(128 * 128 + 1, 1), std::pair(256, 65));
   EXPECT_EQ(groups(1 << 24, 1), std::pair(4096, 4096));
-  // As many counters as there are, and no more.
+  // The groups need no more counters than there are.
   EXPECT_EQ(groups(128 * 128, 508), std::pair(128, 128));
   EXPECT_EQ(groups(128 * 128, 509), std::pair(256, 64));
   EXPECT_EQ(groups(128 * 128, 32768), std::pair(16384, 1));

@@ -24,7 +24,7 @@ TEST(SimtLinearChoice, SaysWhichWayAndWhy) {
   EXPECT_TRUE(measured.starts_with("weight gradients of linear layers: cuBLASLt, then dbias (H100"))
       << measured;
   EXPECT_NE(measured.find("25077 images/s"), std::string::npos) << measured;
-  EXPECT_NE(derived.find("one pass with dbias below 200 flops a byte, else cuBLASLt"),
+  EXPECT_NE(derived.find("one pass with dbias below 200 flops per byte, else cuBLASLt"),
             std::string::npos)
       << derived;
   EXPECT_NE(derived.find("not measured"), std::string::npos) << derived;

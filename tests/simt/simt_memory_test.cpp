@@ -1,4 +1,4 @@
-// The stand-in's device memory: access to it, its ends, its initial contents.
+// The stand-in's device memory: which code may access it, its bounds, its initial contents.
 #include <sys/wait.h>
 
 #include <csignal>
@@ -103,7 +103,7 @@ TEST_F(SimtMemory, HostPointerInAKernelsArgument) {
   EXPECT_EQ(refusal(nullptr), "no error");
 }
 
-// ---- Its ends -----------------------------------------------------------------------------------
+// ---- Its bounds ---------------------------------------------------------------------------------
 TEST_F(SimtMemoryDeathTest, KernelWritesBesideAnAllocation) {
   float* p = device_array();
   if (asan) {

@@ -87,7 +87,7 @@ class SimtNcclRanks : public SimtHostTest {
       }));
     return ranks;
   }
-  // Both end soon with an error, and one of them says why.
+  // All ranks end soon with an error, and one of them prints why.
   static void expect_said(Ranks ranks, const std::string& line) {
     std::string said;
     for (const auto& rank : ranks) {
@@ -104,7 +104,7 @@ int end_of(const Rank& rank) {
   return 0;
 }
 
-// ---- Under way ----------------------------------------------------------------------------------
+// ---- In flight ----------------------------------------------------------------------------------
 TEST_F(SimtNcclRanks, OtherStreamsRunBesideACollective) {
   auto* const reached = static_cast<std::atomic<int>*>(
       mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -119,7 +119,7 @@ TEST_F(SimtNcclRanks, OtherStreamsRunBesideACollective) {
         synchronize(rank.b);
         *reached = 1;
       } else {
-        while (*reached == 0) usleep(1000);  // its part is due after rank 0 has waited for stream b
+        while (*reached == 0) usleep(1000);  // joins only after rank 0 has waited for stream b
         rank.sum(many, rank.a);
       }
       synchronize(rank.a);
@@ -135,7 +135,7 @@ TEST_F(SimtNcclRanks, ALinkTakesTimeBesideOtherStreams) {
   Ranks ranks = start(2, 0, [=](const Rank& rank) {
     setenv("SIMT_NCCL_LINK", "4", 1);
     float* other = device_array();
-    bool beside = false;  // stream b is done, the link not; of several times one must do
+    bool beside = false;  // stream b was done before the link, at least once in several runs
     for (int time = 0; time < 5; ++time) {
       rank.fill(1);
       const double start = test::seconds_now();
@@ -376,7 +376,7 @@ TEST_F(SimtNcclRanks, ARankThatIsLateIsWaitedFor) {
 }
 
 // ---- Bytes --------------------------------------------------------------------------------------
-// As in rings: for N ranks' all-reduce of S bytes, each sends 2 S (N - 1) / N.
+// As in rings: for an all-reduce of S bytes among N ranks, each sends 2 S (N - 1) / N.
 TEST_F(SimtNcclRanks, CountsWhatEachRankSendsToEach) {
   const test::TemporaryFolder folder;
   const std::string file = folder.path() + "/bytes";

@@ -120,7 +120,7 @@ TEST_F(SimtNccl, TheHostSleepsWhileItWaitsForAnEvent) {
   EXPECT_EQ(simt::spinning_waits(), before + 1);
 }
 
-// One in a graph is kept with the backend.
+// A callback in a graph is kept by the backend.
 TEST_F(SimtNccl, ACallbackIsForgottenOnceItHasRun) {
   const auto backend = make_backend({});
   auto owned = std::make_shared<int>(0);
@@ -137,7 +137,7 @@ TEST_F(SimtNccl, AnExceptionInACallbackEndsTheProcessWithItsReason) {
         backend->call_on_host(nullptr, [] { throw std::runtime_error("rank 1 sent 7 bytes"); });
         backend->synchronize(nullptr);
       },
-      testing::ExitedWithCode(1), "work that the device called on the host: rank 1 sent 7 bytes");
+      testing::ExitedWithCode(1), "a host function of a stream failed: rank 1 sent 7 bytes");
 }
 
 }  // namespace

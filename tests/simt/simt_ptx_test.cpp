@@ -1,4 +1,4 @@
-// Twins of approximate instructions, at the limits of fp32's normal numbers.
+// Stand-ins for approximate instructions, at the limits of fp32's normal numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>

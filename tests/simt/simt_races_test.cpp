@@ -1,4 +1,4 @@
-// Races in make try: each program of tests/simt/races says in its first line what it has to print,
+// Races in make try: the first line of each program in tests/simt/races has what it must print,
 //   // race: VARIABLE: write and read: what is missing between them
 // with its lines marked (1) and (2), or that it is silent.
 #include <gtest/gtest.h>

@@ -154,7 +154,7 @@ TEST_F(SimtStream, WaitIsForTheRecordThatWasLastAtTheCall) {
   run_fill(a, 2, producer);
   ok(cudaEventRecord(e, producer));  // too late for the wait
   run_twice_plus(b, a, 0, consumer);
-  EXPECT_EQ(download(b, consumer), all(2));  // of the first: the second fill is not needed yet
+  EXPECT_EQ(download(b, consumer), all(2));  // from the first fill: the second hasn't run yet
   ok(cudaEventSynchronize(e));
   EXPECT_EQ(download(a, producer), all(2));
 }

@@ -90,7 +90,7 @@ TEST(SimtTry, AllExamplesAreTested) {
   }
 }
 
-// The program with which simt/README.md begins, and what it says that it prints.
+// The first program of simt/README.md, and the output that the page shows.
 TEST(SimtTry, TheFirstProgramOfTheReadme) {
   if (!std::filesystem::exists("simt/README.md")) GTEST_SKIP() << "not in the project's folder";
   const std::string page = contents("simt/README.md"), call = "    $ make try FILE=square.cu\n    ";
@@ -103,7 +103,7 @@ TEST(SimtTry, TheFirstProgramOfTheReadme) {
             page.substr(says, page.find('\n', says) + 1 - says));
 }
 
-// Every line is CUDA as nvcc takes it. The argument chooses a bug.
+// Every line is CUDA that nvcc accepts. The argument chooses a bug.
 const std::string cases = R"(#include <cstdio>
 #include "constants.h"
 template <class A, class B>
@@ -266,7 +266,7 @@ TEST(SimtTry, WhatTheStandInLacksIsNamedInOneLine) {
   says("__global__ void f() {}\n", at + " has no main(): make try runs whole programs");
 }
 
-// g++'s own words: the file is at fault, not the stand-in.
+// g++'s own messages are shown: the file is at fault, not the stand-in.
 TEST(SimtTry, AFileThatDoesNotCompile) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   const TemporaryFolder scratch;
@@ -286,7 +286,7 @@ TEST(SimtTry, AFileWithoutAKernel) {
   EXPECT_EQ(end.output, "simt: no kernel was launched\n");
 }
 
-// The tutorial with which many begin; the argument leaves out its wait.
+// A tutorial that many start with; an argument leaves out its wait.
 TEST(SimtTry, ManagedMemory) {
   if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
   const TemporaryFolder scratch;

@@ -3,7 +3,7 @@
 // takes memory in proportion to its pixels and at most a few seconds; parts of JPEGs must equal the
 // same parts of the whole. Built with the address and undefined-behaviour sanitizers:
 //   fuzz_pictures [FIRST [COUNT]]    mutants by number; each depends on its number and the seeds
-//   FUZZ_SECONDS=1200 fuzz_pictures [FIRST]    as many as that time allows
+//   FUZZ_SECONDS=1200 fuzz_pictures [FIRST]    as many mutants as that time allows
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -83,7 +83,7 @@ class PictureFuzzer {
     return image;
   }
 
-  // Parts, at any scale and of any rectangle, have the pixels of the whole, wherever the damage is.
+  // A part, at any scale and of any rectangle, must have the whole's pixels despite the damage.
   static Image decode_part(Mutator& m, const std::vector<uint8_t>& bytes) {
     const double shrink = double(1 << m.below(4));
     Region of;
@@ -193,7 +193,7 @@ class PictureFuzzer {
     return char(m.one_in(2) ? m.below(256) : odd[m.below(odd.size())]);
   }
 
-  // Damages the headers: they are few bytes but decide most.
+  // Damages the headers: they have few bytes but determine most of the decoding.
   static void damage_start(Mutator& m, std::string& file) {
     for (size_t n = 1 + m.below(3); n; --n)
       file[m.below(std::min<size_t>(file.size(), 80))] = odd_byte(m);

@@ -152,7 +152,7 @@ class RecordFuzzer {
     return {"Examples", payload, {""}, [payload] { parse_example(payload); }};
   }
 
-  // Files of records, mostly with right checksums: the damage is meant for the parser after them.
+  // Files of records, mostly with correct checksums, so that the damage reaches the parser.
   Case records(Mutator& m) {
     std::string file;
     std::vector<IndexRow> rows;

@@ -261,7 +261,7 @@ TEST_F(SimtAsyncErrors, MisusedBarriersAreNamed) {
            "mbarrier: not initialised yet, or invalidated, at ",
            at(224)});
   says_in_each<waits_planted_after_inval>(
-      32, {"calls mbarrier.try_wait on byte 2048 of its shared memory, which is no mbarrier"});
+      32, {"calls mbarrier.try_wait on byte 2048 of its shared memory, which is not an mbarrier"});
   says_in_each<inits_planted_twice>(
       32, {"calls mbarrier.init on the mbarrier at byte 2048 of its shared memory (initialised at ",
            at(19), "), which is valid: mbarrier.inval is missing, at ", at(237)});
@@ -314,7 +314,7 @@ TEST_F(SimtAsyncErrors, AddressesAndMapsThatTheHardwareRefusesAreNamed) {
       32, {"thread (0,0,0) calls TMA load 64 bytes past a multiple of 1024 at "});
   in_ = {};
   says_in_each<loads_planted_to_a_misaligned_box>(
-      32, {"calls TMA load with what is no tensor map, at "});
+      32, {"calls TMA load with something that is not a tensor map, at "});
 }
 TEST_F(SimtAsyncErrors, AnOlderChipHasNoSuchInstruction) {
   setenv("SIMT_ARCH", "sm_89", 1);

@@ -18,7 +18,7 @@ namespace {
 
 using Memory = std::map<char*, size_t>;  // allocations, in bytes
 
-// Passes each operation on to `kernels`.
+// Runs each operation by `kernels`, behind a kernel that writes all memory.
 class BehindAKernel final : public KernelRows<BehindAKernel> {
  public:
   BehindAKernel(std::shared_ptr<Kernels> kernels, const Device& device, const Memory& memory)
@@ -43,7 +43,7 @@ class BehindAKernel final : public KernelRows<BehindAKernel> {
   }
   template <class Op>
   bool takes(const Op&) const {
-    return true;  // both gradients at once, for the other table to divide
+    return true;  // both gradients in one operation, too: kernels_ divides it
   }
 
  private:

@@ -1,5 +1,5 @@
-// Every kernel waits for the one ahead: here those that --kernels hopper takes from the others.
-// KernelTable/simt_hopper checks those made for sm_90, in all its rows.
+// Every kernel waits for the kernel ahead. Tested here: the kernels that --kernels hopper runs but
+// that aren't made for sm_90. KernelTable/simt_hopper tests those made for sm_90, in all its rows.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,7 +22,8 @@ class DependentLaunches : public testing::Test {
     behind_a_kernel = false;
     unsetenv("BAREVISION_DEPENDENT_LAUNCHES");
   }
-  // The smallest cases of each kind ("layernorm_forward") that begins so; all results must be right.
+  // Runs the smallest cases of each kind whose name starts with `beginning`, such as
+  // "layernorm_forward"; all results must be right.
   void run_cases(DType dtype, const std::string& beginning = "") {
     const Device device = with_a_kernel_ahead(simt_gpu::gpu_device(KernelSet::hopper));
     std::map<std::string, std::multimap<double, const KernelCase*>> kinds;
@@ -46,7 +47,7 @@ TEST_F(DependentLaunches, WaitForTheKernelAhead) {
   EXPECT_GT(run_behind.all.size(), 40u);
 }
 
-// Attention has kernels of its own.
+// Attention has different kernels in fp32.
 TEST_F(DependentLaunches, WaitForItInFp32) { run_cases(DType::fp32, "attention"); }
 
 TEST_F(DependentLaunches, CanBeSwitchedOff) {

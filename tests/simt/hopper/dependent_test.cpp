@@ -1,4 +1,4 @@
-// Kernels that may begin before the one ahead has ended: what that one writes is hidden until their
+// Kernels that may begin before the kernel ahead has ended: its writes are hidden until their
 // griddepcontrol.wait, in streams and in graphs captured from them.
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ class SimtDependentLaunch : public SimtHopper {
     launch<writes>(blocks, 64, 0, stream_, x_, value);
     launch_dependent<adds_one<wait>>(blocks, 64, sizeof(uint64_t), stream_, x_, y_);
   }
-  // The value of y, if all of it is the same; -1 if not.
+  // The value of y's elements if they are all equal, otherwise -1.
   int result() {
     std::vector<int> y(blocks * 64);
     cudaMemcpyAsync(y.data(), y_, y.size() * sizeof(int), cudaMemcpyDeviceToHost, stream_);
@@ -135,7 +135,7 @@ TEST_F(SimtDependentLaunch, AGraphKeepsThatItMayBeginEarly) {
   ASSERT_EQ(cudaGraphInstantiate(&executable, graph), cudaSuccess);
   for (int replay = 0; replay < 2; ++replay) {
     cudaGraphLaunch(executable, stream_);
-    EXPECT_EQ(result(), 42);  // of 41, since 50 was hidden
+    EXPECT_EQ(result(), 42);  // 41 + 1, since 50 was hidden
   }
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);

@@ -34,7 +34,7 @@ void in_each_order_and_delivery(Body body) {
   simt::delivery = Delivery::as_order;
 }
 
-// A map of `data` as a tensor of floats without gaps, the innermost size first.
+// A map of `data` as a tensor without gaps, the innermost size first.
 template <class T>
 CUtensorMap map_of(const T* data, ElementType type, std::vector<unsigned> size,
                    std::vector<unsigned> box, Swizzle swizzle = Swizzle::none,
@@ -53,7 +53,7 @@ CUtensorMap map_of(const T* data, ElementType type, std::vector<unsigned> size,
   return made.map;
 }
 
-// Aligned as cudaMalloc does.
+// Aligned like memory of cudaMalloc.
 template <class T>
 struct alignas(256) Aligned {
   T at[8192];

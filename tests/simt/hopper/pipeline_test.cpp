@@ -1,5 +1,5 @@
-// A ring of stages between a producer warp, which loads by TMA, and consumer warps, as Hopper's
-// kernels have it: exact and silent in every order; and each of its mistakes, planted.
+// A ring of stages between a producer warp, which loads by TMA, and consumer warps, as in Hopper's
+// kernels: exact and without messages in every order; then its possible mistakes, planted.
 #include <gtest/gtest.h>
 
 #include "tests/simt/hopper/hopper_test.h"
@@ -122,7 +122,7 @@ TEST_F(SimtPipeline, IsExactAndSilentInEveryOrder) {
   });
 }
 
-// Each mistake is named in each order, or (what no order of waits shows) gives a wrong sum.
+// Each mistake is named in every order or, if no order of waits shows it, gives a wrong sum.
 TEST_F(SimtPipeline, DataReadBeforeItsPhaseIsNaNOrNamed) {
   std::string error = run_it<Bug::no_wait_full>();  // late
   EXPECT_TRUE(says(error, {"sum_boxes<", ": block (0,0,0): thread (64,0,0) waits at ", at(55),
@@ -141,7 +141,7 @@ TEST_F(SimtPipeline, StagesRefilledTooEarlyAreNamed) {
     const std::string error = run_it<Bug::no_wait_empty>();
     EXPECT_TRUE(error.find("one arrival too many, at ") != error.npos ||
                 error.find("where nothing has waited for what the TMA load") != error.npos ||
-                error.find("nothing makes the one wait for the other") != error.npos)
+                error.find("nothing orders the two") != error.npos)
         << error;
   });
 }

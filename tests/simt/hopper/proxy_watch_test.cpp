@@ -1,5 +1,5 @@
-// Missing fences in a block that has run for long, whose shared memory is no longer compared as a
-// whole at each switch of threads (ProxyState).
+// Missing fences in a block that has run for a long time, so that its shared memory is no longer
+// compared as a whole at each switch of threads (ProxyState).
 #include <gtest/gtest.h>
 
 #include "tests/simt/hopper/hopper_test.h"
@@ -24,8 +24,8 @@ void store_box(const CUtensorMap& to, Shared& s) {
   __syncthreads();
 }
 
-// Comparing all at each switch ends meanwhile; then all threads store once, and from then on
-// the box is compared at each switch.
+// During the barriers, comparing all memory at each switch ends. Then all threads store once, and
+// from then on the box is compared at each switch.
 Shared& in_a_long_block(const CUtensorMap& to) {
   auto& s = shared<Shared>();
   fence_proxy_async();
@@ -79,7 +79,7 @@ void store_of_one_lane_planted_after_the_fence(const CUtensorMap to) {
   if (threadIdx.x == 49) mine(s) = 2;
   store_box(to, s);
 }
-// A thread's last store, over what TMA still reads for the block's last thread.
+// A thread's last store, over bytes that TMA still reads for the block's last thread.
 void last_store_planted_over_what_is_read(const CUtensorMap to) {
   Shared& s = in_a_long_block(to);
   if (threadIdx.x == 255) {

@@ -1,4 +1,4 @@
-// Refusals of the driver's twin and make_map: each limit at its border.
+// Refusals by the driver's stand-in and make_map: each limit at its boundary.
 #include <gtest/gtest.h>
 
 #include "tests/simt/hopper/hopper_test.h"
@@ -85,7 +85,7 @@ template <class Change>
 NoMap why_no_pixels(Change change) {
   Im2colTensor t = pixels();
   change(t);
-  return make_map(t).why;  // throws if the driver refuses what fits
+  return make_map(t).why;  // throws if the driver refuses a map that should fit
 }
 TEST_F(SimtTensorMap, PixelsSayWhyTheyDontFit) {
   using T = Im2colTensor;
@@ -124,7 +124,7 @@ TEST_F(SimtTensorMap, AMapKeepsWhatItWasMadeOf) {
   EXPECT_FALSE(simt::unpack(CUtensorMap{}, &m));
 }
 
-// A kernel's arguments must not point to host memory; no other number of a map may look as if.
+// A kernel's arguments must not point to host memory; no word of a map may look as if it did.
 TEST_F(SimtTensorMap, AMapIsAnArgumentLikeOthers) {
   void* device = nullptr;
   ok(cudaMalloc(&device, 4096));

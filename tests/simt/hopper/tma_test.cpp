@@ -1,6 +1,6 @@
-// TMA's boxes and stmatrix against plain loops: tiles of 1 to 5 dimensions, inside, across and
-// outside the tensor, with element strides and each swizzle; pixels of convolutions; reductions;
-// bulk copies.
+// TMA's boxes and stmatrix against plain loops: tiles of 1 to 5 dimensions, inside, partly inside
+// and outside the tensor, with element strides and each swizzle; pixels of convolutions;
+// reductions; bulk copies.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -21,7 +21,7 @@ struct At {
   int of[5];
 };
 
-// Copies a box as it stands in shared memory to `out`, and from there to the map `to`.
+// Copies a box to `out` as it lies in shared memory, and stores it from there through the map `to`.
 template <int rank>
 void through_shared_memory(const CUtensorMap from, const CUtensorMap to, At at, int bytes,
                            unsigned char* out, bool adds) {
@@ -55,8 +55,8 @@ class SimtTma : public SimtHopper {
   void check_tile(ElementType type, Swizzle swizzle);
 };
 
-// The place of element `i` of row `row` stands, by the pattern as NVIDIA draws it: 16-byte piece p
-// of a span in row r of the pattern (a row is 128 bytes) exchanges with p xor r.
+// The place of a row's element, by the pattern in NVIDIA's figures: in row r of the pattern (a row
+// is 128 bytes), 16-byte piece p of a span is stored at piece p xor r.
 size_t place(size_t row, size_t element, size_t row_bytes, size_t size, Swizzle swizzle) {
   const size_t byte = row * row_bytes + element * size;
   const size_t span = swizzle == Swizzle::none ? 0 : size_t{16} << int(swizzle);
@@ -162,7 +162,7 @@ void pixels(const CUtensorMap from, At at, At offsets, int bytes, unsigned char*
   for (int i = int(threadIdx.x); i < bytes; i += 32) out[i] = s.box[i];
 }
 
-// A forward convolution's operand: row m of a tile is output pixel (n, q, p) of the flattened list,
+// A forward convolution's operand: row m of a tile is output pixel (n, p, q) of the flattened list,
 // and holds the input under filter tap (r, s), by the convolution's own formula.
 TEST_F(SimtTma, PixelsAreAConvolutionsOperand) {
   static Aligned<uint16_t> data;

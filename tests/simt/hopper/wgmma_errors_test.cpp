@@ -1,5 +1,5 @@
-// Mistakes with wgmma, each planted: those that a GPU leaves undefined are errors by name here, or
-// leave NaN.
+// Mistakes with wgmma, each planted: behaviour that is undefined on a GPU is an error here, which
+// names the mistake, or leaves NaN.
 #include "tests/simt/hopper/wgmma_test.h"
 
 namespace bv::simt_gpu {
@@ -35,7 +35,7 @@ enum class Bug {
 
 constexpr TileLayout tile{Major::k, Swizzle::b128, 64};
 
-// out[64, 64] = a[64, depth] * b[64, depth]; from_registers: only 16 of depth, A from registers.
+// out[64, 64] = a[64, depth] * b[64, depth]; from_registers: A from registers, depth only 16.
 template <Bug bug, bool from_registers = false>
 void multiply(float* out, const __half* a, const __half* b) {
   auto* const memory = static_cast<unsigned char*>(simt::shared_memory(0));
@@ -112,7 +112,7 @@ class SimtWgmma : public SimtHopper {
     });
   }
   bool is_exact() const { return d == plain_product(a, b, 64, depth); }
-  // Late, D is NaN where it is used; early, it has the sums.
+  // With late delivery D is NaN when it is used; with early delivery it has the sums.
   template <Bug bug>
   void expect_sums_only_if_early() {
     for (const Delivery delivery : {Delivery::late, Delivery::early}) {
@@ -174,8 +174,8 @@ TEST_F(SimtWgmma, NamesWrongDescriptors) {
   expect<Bug::unknown_bits>({"descriptor of wgmma's B that sets bits without a meaning"});
 }
 
-// A warp that runs ahead reads, and holds, what others have yet to write; in random order it
-// depends on the seed.
+// A warp that runs ahead reads, and holds, bytes that other warps have yet to write; in random
+// order, whether it does depends on the seed.
 TEST_F(SimtWgmma, NamesAMissingBarrier) {
   for (const Order o : {Order::forward, Order::reverse}) {
     simt::order = o;

@@ -1,4 +1,4 @@
-// wgmma's twin: every shape and layout, exact in all orders and deliveries.
+// wgmma's stand-in: every shape and layout, exact in all orders and deliveries.
 #include "tests/simt/hopper/wgmma_test.h"
 
 namespace bv::simt_gpu {
@@ -55,7 +55,7 @@ TEST_F(SimtHopper, WgmmaOfEveryLayout) {
   });
 }
 
-// How Hopper adds, and the order in which the twin rounds otherwise.
+// One wgmma, for the rounding of its sums: like Hopper's, or otherwise to nearest in order.
 template <class T>
 void one_product(float* out, const T* a, const T* b, float start) {
   auto* const memory = static_cast<unsigned char*>(simt::shared_memory(0));
@@ -96,8 +96,8 @@ TEST_F(SimtHopper, WgmmaSumsAsTensorCoresSays) {
   simt::tensor_cores = {0, 0};
 }
 
-// out[64, N] = a * b, A in registers; its fragments are wgmma's own of D, as a second product has
-// them.
+// out[64, N] = a * b, A in registers, in fragments with the layout of wgmma's D, as if A were the
+// result of an earlier product.
 template <class T, int N>
 void from_registers(float* out, const T* a, const T* b) {
   auto* const memory = static_cast<unsigned char*>(simt::shared_memory(0));

@@ -26,11 +26,11 @@ struct TileLayout {
     if (swizzle != Swizzle::none) return major == Major::k ? 16 : panel_bytes();
     return major == Major::k ? panel_bytes() : 8 * row();
   }
-  // The operand of the four wgmmas that begins at k begins here,
+  // The offset of the operand of the wgmma that begins at k,
   int step(int k) const {
     return major == Major::k ? k * 2 / row() * panel_bytes() + k * 2 % row() : k * row();
   }
-  // and an element of the tile stands here.
+  // and the offset of an element of the tile.
   int offset(int mn, int k) const {
     const int along = major == Major::k ? k : mn, across = major == Major::k ? mn : k;
     const int at = along * 2 / row() * panel_bytes() + across * row() + along * 2 % row();
@@ -41,14 +41,14 @@ struct TileLayout {
   }
 };
 
-// All of the block store the tile's elements from [size, depth] without gaps.
+// All threads of the block store the tile's elements from [size, depth] without gaps.
 template <class T>
 void store_tile(unsigned char* tile, const TileLayout& layout, const T* from) {
   for (int i = int(threadIdx.x); i < layout.size * depth; i += int(blockDim.x))
     std::memcpy(tile + layout.offset(i / depth, i % depth), from + i, sizeof(T));
 }
 
-// The accumulators' rows and columns.
+// Stores a warpgroup's accumulators at their rows and columns of out.
 template <size_t n>
 void store_sums(float* out, const float (&d)[n]) {
   const int t = int(threadIdx.x % 128), row = t / 32 * 16 + t / 4 % 8, column = t % 4 * 2;

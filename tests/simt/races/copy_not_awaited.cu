@@ -1,5 +1,5 @@
 // race: tile: cp.async and read: no wait for the copy between them
-// A thread reads its own copy while it may still be under way.
+// A thread reads its own copy while the copy may still be in flight.
 #include <cuda_pipeline.h>
 
 __global__ void twice(int* x) {

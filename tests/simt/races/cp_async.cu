@@ -1,5 +1,5 @@
 // silent
-// The next tile is on its way while all threads read this one.
+// The next tile is in flight while all threads read this one.
 #include <cuda_pipeline.h>
 
 __global__ void pipeline(int* x) {
@@ -12,7 +12,7 @@ __global__ void pipeline(int* x) {
     if (i < 3) __pipeline_memcpy_async(&tiles[(i + 1) % 2][t], &x[64 * (i + 1) + t], sizeof(int));
     __pipeline_commit();
     __pipeline_wait_prior(1);
-    __syncthreads();  // the tile has arrived, each thread's part
+    __syncthreads();  // all threads' parts of the tile have arrived
     sum += tiles[i % 2][63 - t];
     __syncthreads();  // all have read it: the next round overwrites it
   }

@@ -1,5 +1,5 @@
 // race: x: write and read: no fence and atomic between these blocks
-// The flag may be seen before what it announces.
+// Another block may see the flag before the value that it announces.
 __global__ void send(int* x, volatile int* flag) {
   if (blockIdx.x == 0) {
     x[0] = 42;  // (1)

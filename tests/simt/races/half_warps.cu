@@ -1,5 +1,5 @@
 // silent
-// The halves of a warp each wait for their own lanes.
+// Each half of a warp waits only for its own lanes.
 __global__ void swap(int* x) {
   __shared__ int tile[32];
   const unsigned half = threadIdx.x < 16 ? 0x0000ffff : 0xffff0000;

@@ -1,5 +1,5 @@
 // silent
-// All threads write their part, fence it and meet; one of them counts the block.
+// All threads write their parts, execute a fence and wait for each other; one counts the block.
 __global__ void total(int* sums, unsigned* arrived) {
   sums[blockIdx.x * blockDim.x + threadIdx.x] = threadIdx.x;
   __threadfence();

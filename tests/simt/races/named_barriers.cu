@@ -1,5 +1,5 @@
 // silent
-// Two warps fill a tile for the two beside them, pair by pair: numbered barriers of 64 threads.
+// Two warps fill a tile for two other warps, in pairs: numbered barriers of 64 threads.
 __global__ void hand_over(int* x) {
   __shared__ int tile[64];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pair = warp % 2;

@@ -1,5 +1,5 @@
 // race: x: read and write: no __syncwarp() or barrier between them
-// Each thread reads its neighbour's element, which that one changes.
+// Each thread reads its neighbour's element, which the neighbour changes.
 __global__ void differences(int* x) {
   if (threadIdx.x < 63) x[threadIdx.x] = x[threadIdx.x + 1] - x[threadIdx.x];  // (1)(2)
 }

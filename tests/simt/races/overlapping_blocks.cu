@@ -1,5 +1,5 @@
 // race: x: write and read: no fence and atomic between these blocks
-// A barrier is one of a block: the next block reads across the border.
+// A barrier orders only its own block, but the next block reads across the boundary.
 __global__ void shift(int* x) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   const int left = i ? x[i - 1] : 0;  // (2)

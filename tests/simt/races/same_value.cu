@@ -1,5 +1,5 @@
 // silent
-// Whoever finds it says so: all write the same value, which the barrier makes known.
+// Every thread that finds a zero sets the flag: all write the same value, read after a barrier.
 __global__ void find(int* x) {
   __shared__ bool found;
   if (threadIdx.x == 0) found = false;

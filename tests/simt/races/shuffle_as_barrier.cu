@@ -1,5 +1,5 @@
 // race: tile: write and read: no __syncwarp() or barrier between them
-// A shuffle waits for the lanes, but doesn't order what they do to memory.
+// A shuffle waits for the lanes, but doesn't order their accesses to memory.
 __global__ void neighbour(int* x) {
   __shared__ int tile[32];
   tile[threadIdx.x] = x[threadIdx.x];  // (1)

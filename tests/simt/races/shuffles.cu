@@ -1,5 +1,5 @@
 // silent
-// A block's sum: warps by shuffles, then their sums in shared memory, written by one lane each.
+// A block's sum: within warps by shuffles, then over the warps' sums in shared memory.
 __global__ void block_sum(int* x) {
   __shared__ int sums[4];
   int sum = x[threadIdx.x];

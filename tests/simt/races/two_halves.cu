@@ -1,5 +1,5 @@
 // silent
-// A prefix sum between two halves: one barrier per round is enough.
+// A prefix sum that alternates between two halves of a buffer: one barrier per round is enough.
 __global__ void prefix(int* x) {
   __shared__ int halves[2][64];
   const int t = threadIdx.x;

@@ -1,5 +1,5 @@
 // race: sums: read and write: no __syncwarp() or barrier between them
-// Code from before Volta, whose warps ran in step: volatile is no __syncwarp().
+// Code from before Volta, when warps ran in lockstep: volatile doesn't replace __syncwarp().
 __global__ void warp_sums(int* x) {
   __shared__ volatile int sums[64];
   const int lane = threadIdx.x;
