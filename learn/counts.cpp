@@ -1,5 +1,5 @@
-// Writes what the stand-in has counted of a rung, when that ends: JSON, a line a kernel, into the
-// file that LEARN_COUNTS names.
+// Writes the stand-in's counts when a rung exits: JSON, one line per kernel, to the file that
+// LEARN_COUNTS names.
 #include <cstdio>
 #include <cstdlib>
 

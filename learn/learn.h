@@ -1,5 +1,5 @@
-// Shared by the rungs in CUDA: the sizes of a problem, the clock of a GPU, numbers of 16 bits.
-// Everything else of CUDA stands in the rungs.
+// Shared by the rungs in CUDA: problem sizes, timing on a GPU, conversion to and from 16 bits.
+// All other CUDA code is in the rungs.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -8,8 +8,8 @@
 
 namespace learn {
 
-// The size of a dimension along which all work grows: small on the stand-in, whose counts are
-// then multiplied, and the real one on a GPU.
+// Size of the dimension that the work is proportional to: `large` on a GPU, `small` on the
+// stand-in, whose counts are then multiplied by large / small.
 inline int size(int small, int large) {
 #ifdef __CUDACC__
   (void)small;
@@ -33,7 +33,7 @@ inline std::vector<float> widened(const std::vector<__nv_bfloat16>& numbers) {
   return all;
 }
 
-// Calls what launches the rung's kernels 20 times under a GPU's clock; not on the stand-in.
+// On a GPU, times 20 calls of `launches`, which launches the rung's kernels; else does nothing.
 template <class Launches>
 void time([[maybe_unused]] Launches launches) {
 #ifdef __CUDACC__
@@ -55,7 +55,7 @@ void run(Launches launches) {
   time(launches);
 }
 
-// compare(), of numbers that kernels have computed.
+// compare() for results of kernels; if one has failed, prints its error instead.
 template <class T, class Expected>
 int finish(const Rung& rung, const std::vector<T>& got, double tolerance, Expected expected) {
   if (const cudaError_t error = cudaDeviceSynchronize(); error != cudaSuccess) {

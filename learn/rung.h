@@ -9,10 +9,10 @@
 
 namespace learn {
 
-inline double enlarged = 1;      // how many times as large the problem of the GPU is
-inline float microseconds = -1;  // of a run, on a GPU
+inline double enlarged = 1;      // size of the GPU's problem, relative to this one
+inline float microseconds = -1;  // of one run on a GPU; -1: not timed
 
-// Numbers in [-1, 1), multiples of 1/128 so that 16 bits hold them; the same each time.
+// Numbers in [-1, 1), multiples of 1/128 so that 16 bits hold them; the same for the same seed.
 inline std::vector<float> numbers(size_t count, uint32_t seed) {
   std::vector<float> all(count);
   for (float& x : all) {
@@ -24,17 +24,17 @@ inline std::vector<float> numbers(size_t count, uint32_t seed) {
 
 struct Rung {
   const char* name;   // "matmul v3: shared tile"
-  const char* earns;  // the count that must be lower than the rung before has it: learn/ladder
-  double bytes;       // that this problem has to read and write at least
+  const char* earns;  // the count that must be below the previous rung's: learn/ladder
+  double bytes;       // that this problem must at least read and write
   double flops;
-  double weights = 0;         // bytes of these that stay as they are where the problem is enlarged
-  const char* counts = "";    // the counts that the rung made itself: "saved 8192, sent 4096"
-  const char* measured = "";  // the same on an H100: "MODEL OPERATION SHAPE" in bench/results
+  double weights = 0;         // those of these bytes that don't grow with the problem
+  const char* counts = "";    // counts that the rung makes itself: "saved 8192, sent 4096"
+  const char* measured = "";  // this kernel on an H100: "MODEL OPERATION SHAPE" in bench/results
 };
 
-// Compares `got` with what expected(i) computes in double: all of it, or on a GPU some thousands.
-// Prints the rung's line; returns main()'s exit code. LEARN_SPOIL=1 in the environment spoils one
-// number, which has to be noticed.
+// Compares `got` with what expected(i) computes in double: all elements, or some thousands of more
+// than 600000. Prints the rung's line; returns main()'s exit code. LEARN_SPOIL=1 in the environment
+// falsifies one number, which must be detected.
 template <class Expected>
 int compare(const Rung& rung, const std::vector<float>& got, double tolerance, Expected expected) {
   const bool spoils = std::getenv("LEARN_SPOIL");

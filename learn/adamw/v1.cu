@@ -1,7 +1,7 @@
-// AdamW, rung 1: a kernel for each line of the algorithm.
+// AdamW, rung 1: one kernel per line of the algorithm.
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2,  w -= lr (m^ / sqrt(v^) + decay w)
-// It has no sums over elements and hardly any arithmetic: bytes are all that counts. Each kernel
-// reads what the one before has just written: weights are read three times, the gradient and
+// There are no sums over elements and hardly any arithmetic: only the bytes count. Kernels read
+// again what earlier ones have read or written: the weights are read three times, the gradient and
 // the moments twice.
 #include "learn/learn.h"
 
@@ -75,9 +75,9 @@ int main() {
     const double m_hat = m_now / (1 - std::pow(.9, t)), v_hat = v_now / (1 - std::pow(.999, t));
     return weight[i] * (1 - 1e-3 * .05) - 1e-3 * m_hat / (std::sqrt(v_hat) + 1e-8);
   };
-  return learn::finish({.name = "adamw v1: a kernel a line",
+  return learn::finish({.name = "adamw v1: one kernel per line",
                         .earns = "-",
-                        .bytes = 30.0 * count,  // 4 arrays read, 3 written, and 16 bits
+                        .bytes = 30.0 * count,  // 4 arrays read, 3 and the 16-bit copy written
                         .flops = 15.0 * count},
                        updated, 1e-6, expected);
 }

@@ -1,7 +1,7 @@
 // AdamW, rung 2: one kernel.
-// A thread does all five lines for its element: each array is read once and written once, and what
-// is in between stays in registers. 30 bytes an element instead of 54, in one launch instead of
-// five.
+// A thread does the work of all five kernels for its element: each array is read and written at
+// most once, and intermediate values stay in registers. 30 bytes per element instead of 54, in one
+// launch instead of five.
 #include "learn/learn.h"
 
 using bf16 = __nv_bfloat16;
@@ -62,7 +62,7 @@ int main() {
   };
   return learn::finish({.name = "adamw v2: one kernel",
                         .earns = "us",
-                        .bytes = 30.0 * count,  // 4 arrays read, 3 written, and 16 bits
+                        .bytes = 30.0 * count,  // 4 arrays read, 3 and the 16-bit copy written
                         .flops = 15.0 * count},
                        updated, 1e-6, expected);
 }

@@ -1,5 +1,5 @@
-// Ranks as processes of this machine: each has made-up gradients, a socket to every other rank, and
-// counts the bytes that it sends to each. In two groups of four, as GPUs sit in two machines.
+// Ranks as processes of this machine: each has made-up gradients and a socket to every other rank,
+// and counts the bytes that it sends to each. They form two groups of four, as if in two machines.
 #pragma once
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ namespace learn {
 constexpr int ranks = 8, group = 4;
 constexpr size_t count = 1 << 16, bytes = count * sizeof(float);  // of each rank's gradients
 
-// In memory that the processes share: each writes its own row.
+// Lies in memory that the processes share; each writes its own row.
 struct Results {
   float sums[ranks][count];
   uint64_t sent[ranks][ranks];  // bytes from rank to rank
@@ -44,12 +44,12 @@ struct Rank {
       fail("receive");
   }
   void fail(const char* what) const {
-    std::fprintf(stderr, "allreduce: rank %d: %s: its peer is gone\n", rank, what);
+    std::fprintf(stderr, "allreduce: rank %d: %s: its peer has exited\n", rank, what);
     _exit(1);
   }
 };
 
-// Each rank of `sockets` keeps its own row, so that it notices when a peer has gone.
+// Keeps rank's own row of `sockets` and closes the others, so that it notices when a peer exits.
 inline Rank take_row(std::vector<std::vector<int>>& sockets, int rank, Results& results) {
   Rank mine{rank, {}, results.sent[rank]};
   for (int r = 0; r < ranks; ++r)
@@ -61,8 +61,8 @@ inline Rank take_row(std::vector<std::vector<int>>& sockets, int rank, Results& 
   return mine;
 }
 
-// all_reduce(Rank&, float* data): data [count] becomes the sum over all ranks. Runs it on all of
-// them, compares all results, prints the rung's line; returns main()'s exit code.
+// all_reduce(Rank&, float* data): data [count] becomes the sum over all ranks. Runs it on each
+// rank, compares all results, prints the rung's line; returns main()'s exit code.
 template <class AllReduce>
 int run_ranks(Rung rung, AllReduce all_reduce) {
   void* const memory =

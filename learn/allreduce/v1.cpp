@@ -1,8 +1,8 @@
 // All-reduce, rung 1: all to one, a parameter server.
-// Eight ranks have 256 KiB of gradients each, and all must end with the sum. Obvious: rank 0
-// collects, adds and sends the sum back. Two steps, few messages; but while all others have one
-// link's worth to send, rank 0 has seven, one after another, and its link is what they wait for.
-// With more ranks it grows: a job of 64 would spend its time at rank 0.
+// Eight ranks have 256 KiB of gradients each, and all must end up with the sum. The obvious way:
+// rank 0 collects, adds and sends the sum back. Two steps, few messages; but while each other rank
+// sends the data once, rank 0 sends it seven times, one after another, and all wait for its link.
+// More ranks make it worse: a job of 64 would spend its time at rank 0.
 //   make learn TOPIC=allreduce
 #include "learn/allreduce/ranks.h"
 

@@ -1,9 +1,9 @@
 // All-reduce, rung 3: the shipped one, on two levels.
-// The ring treats all links alike, but those between machines are the slow ones, and nearly all of
-// the data crosses them, by one rank of each group. On two levels a group first adds up among
-// itself, each of its 4 ranks a quarter; then 4 rings between the groups run at once, one for each
-// quarter; then the group shares its quarters. A group sends what one machine has to send, however
-// many ranks are in it: 2 (groups - 1) / groups of the data instead of 2 (ranks - 1) / ranks.
+// The ring treats all links alike, but those between machines are the slow ones, and nearly twice
+// the data crosses them, sent by one rank of each group. On two levels, each group first reduces
+// within itself, each of its 4 ranks a quarter of the data; then 4 rings between the groups run at
+// once, one per quarter; then the group gathers its quarters. However many ranks a group has, it
+// sends 2 (groups - 1) / groups of the data instead of 2 (ranks - 1) / ranks.
 //   make learn TOPIC=allreduce
 #include <fcntl.h>
 
@@ -16,7 +16,7 @@ using learn::count, learn::group, learn::Rank, learn::ranks;
 
 namespace {
 
-// The run watches the machines' links; here all ranks live and die together.
+// In a training run this watches the peers during a wait; here it does nothing until an error.
 struct Watch final : bv::RunWatch {
   std::string name(int rank) const override { return "rank " + std::to_string(rank); }
   std::string look(bv::PeerTimeout&, int) override { return ""; }
@@ -36,7 +36,7 @@ void all_reduce(Rank& me, float* data) {
   }
   const auto mesh = std::make_shared<bv::Mesh>(me.rank, std::move(sockets), watch, 60.0);
   auto whole = bv::make_ring_communicator(mesh, bv::make_single_communicator());
-  std::vector<int> mine, alike;  // ranks of my group, and those with my place in each group
+  std::vector<int> mine, alike;  // this group's ranks; ranks with this place in each group
   for (int r = 0; r < ranks; ++r) {
     if (r / group == me.rank / group) mine.push_back(r);
     if (r % group == me.rank % group) alike.push_back(r);

@@ -1,8 +1,8 @@
 // Attention, rung 1: three kernels and the whole matrix.
 //   scores = q k^T / sqrt(D),   p = softmax(scores) along the keys,   out = p v,   for each head
-// A kernel for each line, and between them N x N numbers a head in memory, written and read twice:
-// at 197 tokens three times the bytes that go in and come out. The first kernel also reads a
-// different key in every lane, so that each of its requests touches 32 sectors.
+// One kernel per formula, and between them N x N numbers per head in memory, written twice and read
+// twice: at 197 tokens three times the bytes of qkv and out. In the first kernel, each lane also
+// reads a different key, so that each of these loads touches 32 sectors.
 #include "learn/learn.h"
 
 constexpr int N = 197, H = 3, D = 64;  // tokens, heads, channels of a head: ViT-Tiny's
@@ -14,7 +14,7 @@ __device__ float sum_of_warp(float x) {
   return x;
 }
 
-// scores [B * H, N, N], qkv [B, N, 3, H, D]: a thread an element
+// scores [B * H, N, N], qkv [B, N, 3, H, D]: one thread per element
 __global__ void products(float* scores, const float* qkv) {
   const int key = blockIdx.x * blockDim.x + threadIdx.x, query = blockIdx.y, head = blockIdx.z;
   if (key >= N) return;
@@ -25,16 +25,16 @@ __global__ void products(float* scores, const float* qkv) {
   scores[(size_t(head) * N + query) * N + key] = sum * scale;
 }
 
-// in place: a warp a row
+// in place: one warp per row
 __global__ void softmax(float* scores) {
   float* x = scores + size_t(blockIdx.x) * N;
-  float sum = 0;  // these scores are small: without subtracting the maximum, as v2 does
+  float sum = 0;  // these scores are small; v2 subtracts the maximum, as large ones require
   for (int key = threadIdx.x; key < N; key += 32) sum += expf(x[key]);
   sum = sum_of_warp(sum);
   for (int key = threadIdx.x; key < N; key += 32) x[key] = expf(x[key]) / sum;
 }
 
-// out [B, N, H, D]: a thread an element
+// out [B, N, H, D]: one thread per element
 __global__ void weighted_values(float* out, const float* p, const float* qkv) {
   const int d = threadIdx.x, query = blockIdx.x, head = blockIdx.y;
   const float* v = qkv + size_t(head / H) * N * row + (2 * H + head % H) * D;

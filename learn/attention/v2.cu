@@ -1,8 +1,8 @@
 // Attention, rung 2: online softmax.
 // A softmax needs the sum of all exponentials before the first weight is known, but a weighted sum
-// doesn't: keep the largest score so far, the sum and the output relative to it, and where a larger
-// one comes, multiply both by exp(old - new). So a warp goes through the keys once for its query,
-// holds 64 channels in its lanes, and no score is ever written: the matrix is gone.
+// doesn't: keep the largest score so far, and the sum and the output relative to it; when a larger
+// score arrives, multiply both by exp(old - new). So a warp goes through the keys once for its
+// query, with the 64 channels spread over its lanes, and never writes a score: the matrix is gone.
 #include "learn/learn.h"
 
 constexpr int N = 197, H = 3, D = 64;  // tokens, heads, channels of a head: ViT-Tiny's
@@ -16,7 +16,7 @@ __device__ float sum_of_warp(float x) {
 
 constexpr int warps = 4;
 
-// out [B, N, H, D], qkv [B, N, 3, H, D]: a warp a query, two channels a lane
+// out [B, N, H, D], qkv [B, N, 3, H, D]: one warp per query, two channels per lane
 __global__ void attention(float* out, const float* qkv) {
   const int query = blockIdx.x * warps + threadIdx.x / 32, head = blockIdx.y;
   if (query >= N) return;  // the whole warp

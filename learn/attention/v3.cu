@@ -1,18 +1,18 @@
 // Attention, rung 3: tiles.
 // Each warp of rung 2 reads all keys and values for one query. Here a block takes 32 queries and
-// goes through the keys 32 at a time, which it copies to shared memory once for all of them. A
-// thread computes 8 scores of a query and later 16 channels of its output; 4 neighbours share the
-// query and its maximum. The running sums shrink once a tile instead of once a key.
+// goes through the keys 32 at a time, copying them to shared memory once for all its queries. A
+// thread computes 8 scores of a query and later 16 channels of its output; 4 neighbouring threads
+// share a query and its maximum. The running sums are rescaled once per tile, not once per key.
 #include "learn/learn.h"
 
 constexpr int N = 197, H = 3, D = 64;  // tokens, heads, channels of a head: ViT-Tiny's
 constexpr int row = 3 * H * D;         // from one token to the next in qkv
 constexpr float scale = .125f;         // 1 / sqrt(D)
 
-constexpr int tile = 32, threads = 128, sharers = threads / tile;  // sharers: threads of a query
+constexpr int tile = 32, threads = 128, sharers = threads / tile;  // sharers: threads per query
 constexpr int own_keys = tile / sharers, own_channels = D / sharers, padded = D + 4;
 
-// Over the neighbours that share a query.
+// Reductions over the threads that share a query.
 __device__ float sum_of_query(float x) {
   for (int bit = sharers / 2; bit; bit /= 2) x += __shfl_xor_sync(~0u, x, bit);
   return x;
@@ -32,7 +32,7 @@ __global__ void attention(float* out, const float* qkv) {
     q[i / D][i % D] = query + i / D < N ? from[(query + i / D) * row + i % D] * scale : 0;
   float row_max = -INFINITY, row_sum = 0, sum[own_channels] = {};
   for (int first = 0; first < N; first += tile) {
-    __syncthreads();  // all have read the tile before
+    __syncthreads();  // all threads have read the previous tile
     for (int i = t; i < tile * D; i += threads) {
       const bool inside = first + i / D < N;
       const int at = inside ? (first + i / D) * row + i % D : 0;

@@ -1,8 +1,8 @@
 // Attention, rung 4: the shipped forward kernel, on tensor cores in bf16.
-// Both products by mma. The scores of one lie in a warp's registers just as the other wants its
-// left operand, so that the probabilities never leave them, not even for shared memory. Keys and
-// values of a head fit into shared memory whole. The kernel also keeps lse, the log of the sum of
-// exponentials of each row: 4 bytes a query, for backward.
+// mma computes both products. A warp's registers hold the scores, the first product, in the layout
+// that the second needs for its left operand, so the probabilities never leave the registers, not
+// even for shared memory. All keys and values of a head fit into shared memory. The kernel also
+// stores lse, the log of the sum of exponentials of each row: 4 bytes per query, for backward.
 #include <string>
 
 #include "kernels/attention/attention.cu"
@@ -27,7 +27,7 @@ int main() {
 
   using namespace bv::BAREVISION_GPU;
   const int sms =
-      std::max(1, int(132 / learn::enlarged));  // for so small a problem, a part of them
+      std::max(1, int(132 / learn::enlarged));  // an H100's, scaled down with the problem
   const DeviceProps props{.arch = 80, .sms = sms, .shared_bytes = 163 << 10};
   const bv::AttentionForward op{.out = gpu_out,
                                 .lse = gpu_lse,
@@ -53,7 +53,7 @@ int main() {
       for (int j = 0; j < N; ++j)
         for (int d = 0; d < D; ++d) to[d] += p[j] / sum * v[j * row + d];
     }
-  // A backward by the formula wants the probabilities from forward, in 16 bits.
+  // A backward pass by the formula would need forward's probabilities, in 16 bits.
   const std::string saved = "saved " + std::to_string(2 * size_t(B) * H * N * N);
   return learn::finish({.name = "attention v4: shipped forward, mma",
                         .earns = "us",

@@ -1,8 +1,8 @@
 // Attention, rung 5: the shipped backward kernel, which recomputes.
-// The gradients need the probabilities again, N x N numbers a head that forward didn't write. Kept
-// from forward, they would be the largest thing in memory; computed again they cost one product
-// more of five, as exp(score - lse) from the 4 bytes a row that rung 4 has kept. What is saved for
-// backward (the count of this rung) falls from the matrix to out and lse.
+// The gradients need the probabilities again, N x N numbers per head that forward didn't write. If
+// it saved them, they would be the largest tensor in memory; exp(score - lse), from the 4 bytes per
+// row that rung 4 stored, recomputes them for one more product, the fifth. The bytes saved for
+// backward (this rung's count) fall from the matrix to out and lse.
 #include <string>
 
 #include "kernels/attention/attention_backward.cu"
@@ -18,7 +18,7 @@ int main() {
   const size_t count = size_t(B) * N * H * D;
   const std::vector<float> qkv = learn::numbers(3 * count, 1);  // [B, N, 3, H, D]
   const std::vector<float> dout = learn::numbers(count, 2);     // [B, N, H, D]
-  std::vector<float> out(count), lse(size_t(B) * H * N);        // of forward
+  std::vector<float> out(count), lse(size_t(B) * H * N);        // forward's results
   std::vector<double> expected(3 * count);
   std::vector<double> p(size_t(N) * N);
   for (int head = 0; head < B * H; ++head) {
@@ -71,7 +71,7 @@ int main() {
 
   using namespace bv::BAREVISION_GPU;
   const int sms =
-      std::max(1, int(132 / learn::enlarged));  // for so small a problem, a part of them
+      std::max(1, int(132 / learn::enlarged));  // an H100's, scaled down with the problem
   const DeviceProps props{.arch = 80, .sms = sms, .shared_bytes = 163 << 10};
   const bv::AttentionBackward op{.dqkv = gpu_dqkv,
                                  .workspace = gpu_delta,

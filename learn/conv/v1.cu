@@ -1,8 +1,8 @@
-// Convolution, rung 1: direct, a thread an element of out.
+// Convolution, rung 1: direct, one thread per element of out.
 //   out[n,y,x,k] = sum over the 3x3 taps and c of inp[n, y + r - 1, x + s - 1, c] weight[r,s,c,k]
-// Channels are last in memory, so that a warp reads 32 neighbours of the weight and shares one
-// number of the image: coalesced, but two requests for each product. Each pixel is asked for 9 taps
-// times 64 channels of out, and all from beyond the block.
+// Channels are last in memory, so a warp reads 32 neighbours of the weight and one number of the
+// image, which its lanes share: coalesced, but two requests per product. Each number of the image
+// is needed for 9 taps times 64 channels of out, and every time it is loaded from global memory.
 #include "learn/learn.h"
 
 constexpr int C = 64, K = 64, R = 3;  // channels in and out; the filter's height and width
@@ -23,7 +23,7 @@ __global__ void conv(float* out, const float* inp, const float* weight, int side
 }
 
 int main() {
-  // A 3x3 convolution of ResNet-50 on 256 images of 56x56, or a corner of one.
+  // A 3x3 convolution of ResNet-50 on 256 images of 56x56; on the stand-in, on one of 16x16.
   const int small = 16 * 16, pixels = learn::size(small, 256 * 56 * 56);
   const int side = pixels == small ? 16 : 56, N = pixels / (side * side);
   const size_t count = size_t(pixels) * C;

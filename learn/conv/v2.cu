@@ -1,8 +1,8 @@
 // Convolution, rung 2: tiled.
-// Neighbouring pixels share most of their taps: 8x8 of them need 10x10 of the image, not 9 times
-// 64. A block copies that patch and the weights to shared memory, 16 channels at a time, and every
-// thread computes 16 pixels of one channel, so that a weight is read once for 16 products. The L2
-// cache is asked for much less; shared memory becomes the limit.
+// Neighbouring pixels share most of their taps: 8x8 pixels of out read 10x10 pixels of the image,
+// not 9 x 64. A block copies that patch and the weights to shared memory, 16 channels at a time;
+// each thread computes 16 pixels of one channel, so that a weight is read once for 16 products. The
+// L2 cache gets far fewer requests; shared memory becomes the limit.
 #include "learn/learn.h"
 
 constexpr int C = 64, K = 64, R = 3;  // channels in and out; the filter's height and width
@@ -42,7 +42,7 @@ __global__ void conv(float* out, const float* inp, const float* weight, int side
 }
 
 int main() {
-  // A 3x3 convolution of ResNet-50 on 256 images of 56x56, or a corner of one.
+  // A 3x3 convolution of ResNet-50 on 256 images of 56x56; on the stand-in, on one of 16x16.
   const int small = 16 * 16, pixels = learn::size(small, 256 * 56 * 56);
   const int side = pixels == small ? 16 : 56, N = pixels / (side * side);
   const size_t count = size_t(pixels) * C;

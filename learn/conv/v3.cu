@@ -1,9 +1,9 @@
 // Convolution, rung 3: an implicit matrix product.
-// With a row for each pixel and a column for each tap and channel, the image becomes a matrix of
-// which the convolution is a plain product, and all that matmul/ has learnt applies: 64x64 tiles,
-// 4x4 sums in registers, 16-byte accesses, the swizzle. That matrix would be 9 times the image; it
-// is never written. Whoever copies a part of it into the tile computes where it comes from: the
-// pixel, moved by the tap, or a zero outside of the image.
+// With a row per pixel and a column per tap and channel, the image becomes a matrix, and the
+// convolution is a plain product with it, to which all of matmul/ applies: 64x64 tiles, 4x4 sums in
+// registers, 16-byte accesses, the swizzle. That matrix would be 9 times the image, but it is never
+// written: the thread that copies a part of it into the tile computes where that part comes from,
+// the pixel shifted by the tap, or writes a zero outside the image.
 #include "learn/learn.h"
 
 constexpr int C = 64, K = 64, R = 3;           // channels in and out; the filter's height and width
@@ -14,10 +14,10 @@ static_assert(K == tile && tile * depth == threads * 4);
 struct alignas(16) Row {
   float at[tile];
 };
-// The place in the image's tile of row `row` of depth c.
+// Column of the image's tile that holds row `row` at depth c.
 __device__ int swizzled(int row, int c) { return row ^ c / 4 * 8; }
 
-// out [N, side, side, K], inp [N, side, side, C], weight [R, R, C, K]; pixels fill the tiles
+// out [N, side, side, K], inp [N, side, side, C], weight [R, R, C, K]; pixels fill whole tiles
 __global__ void conv(float* out, const float* inp, const float* weight, int side) {
   __shared__ Row image[depth], filter[depth];
   const int t = threadIdx.x, column = t % side_threads * own, row = t / side_threads * own;
@@ -48,7 +48,7 @@ __global__ void conv(float* out, const float* inp, const float* weight, int side
 }
 
 int main() {
-  // A 3x3 convolution of ResNet-50 on 256 images of 56x56, or a corner of one.
+  // A 3x3 convolution of ResNet-50 on 256 images of 56x56; on the stand-in, on one of 16x16.
   const int small = 16 * 16, pixels = learn::size(small, 256 * 56 * 56);
   const int side = pixels == small ? 16 : 56, N = pixels / (side * side);
   const size_t count = size_t(pixels) * C;

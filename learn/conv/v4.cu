@@ -1,9 +1,9 @@
 // Convolution, rung 4: the shipped kernel: tensor cores and a pipeline, in bf16.
-// The product of rung 3 by mma instead of 4x4 sums of a thread. The tile is 256 pixels by 64
-// channels; cp.async fetches the next three steps while one is multiplied, and writes the zeros
-// outside of the image itself. A step is 32 channels of one tap; all taps of these channels follow
-// each other, since neighbouring taps ask for the same rows. The epilogue stores 16 bytes an
-// access.
+// mma computes rung 3's product, instead of 4x4 sums per thread. The tile is 256 pixels by 64
+// channels; cp.async fetches the next three steps while one is multiplied, and itself writes the
+// zeros outside the image. A step is 32 channels of one tap; all taps of these channels come before
+// the next 32 channels, since neighbouring taps read the same rows. The epilogue stores 16 bytes
+// per access.
 #include "kernels/conv/conv_implicit_gemm.cu"
 #include "learn/learn.h"
 
@@ -11,7 +11,7 @@ using bf16 = __nv_bfloat16;
 constexpr int C = 64, K = 64, R = 3;  // channels in and out; the filter's height and width
 
 int main() {
-  // A 3x3 convolution of ResNet-50 on 256 images of 56x56, or a corner of one.
+  // A 3x3 convolution of ResNet-50 on 256 images of 56x56; on the stand-in, on one of 16x16.
   const int small = 16 * 16, pixels = learn::size(small, 256 * 56 * 56);
   const int side = pixels == small ? 16 : 56, N = pixels / (side * side);
   const size_t count = size_t(pixels) * C;
@@ -28,7 +28,7 @@ int main() {
 
   using namespace bv::BAREVISION_GPU;
   const int sms =
-      std::max(1, int(132 / learn::enlarged));  // for so small a problem, a part of them
+      std::max(1, int(132 / learn::enlarged));  // an H100's, scaled down with the problem
   const DeviceProps props{.arch = 80, .sms = sms, .shared_bytes = 163 << 10};
   const bv::ConvForward op{
       .out = gpu_out,

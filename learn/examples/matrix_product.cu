@@ -1,20 +1,20 @@
-// c = a b for square matrices, in tiles: a block computes 32 x 32 elements of c, and brings tiles
+// c = a b for square matrices, in tiles: a block computes 32 x 32 elements of c and copies tiles
 // of a and b to shared memory, where each element is read 32 times.
 //   make try FILE=learn/examples/matrix_product.cu
 //   make try FILE=learn/examples/matrix_product.cu DEFINE=FORGET_BARRIER   names two races
 //   make try FILE=learn/examples/matrix_product.cu DEFINE=PAD
 //
-// The bank conflict to find. Shared memory has 32 banks; the 4-byte word w lies in bank w % 32, and
-// a bank serves one word at a time: a warp's access takes as many turns as the busiest bank has
-// different words. A warp is 32 threads with the same threadIdx.y here: lane = threadIdx.x = tx.
+// Find the bank conflict. Shared memory has 32 banks; the 4-byte word w lies in bank w % 32, and a
+// bank serves one word at a time: a warp's access takes one turn per different word in its
+// busiest bank. A warp is 32 threads with the same threadIdx.y here: lane = threadIdx.x = tx.
 //   access                      words of the 32 lanes      banks      turns
 //   b_tile[ty][tx] = ...        32 ty + tx                 all 32     1
 //   ... b_tile[k][tx]           32 k + tx                  all 32     1
 //   a_tile[tx][ty] = ...        32 tx + ty                 ty alone   32
 //   ... a_tile[k][ty]           32 k + ty, one word        one        1 (broadcast)
-// a is stored transposed, and its rows of 32 words put a whole column into one bank. Rows of 33
-// (DEFINE=PAD) spread it: 33 tx + ty is another bank for each lane, 1 turn. For each tile, a warp
-// takes 32 + 1 turns to store and 32 * (1 + 1) to read, 97; with padding 66.
+// a_tile is transposed, and its rows of 32 words put a whole column into one bank. Rows of 33
+// (DEFINE=PAD) spread it: 33 tx + ty is another bank for each lane, 1 turn. For each pair of
+// tiles, a warp takes 32 + 1 turns to store and 32 * (1 + 1) to read, 97; with padding 66.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -36,7 +36,7 @@ __global__ void matrix_product(const float* a, const float* b, float* c, int n) 
   for (int begin = 0; begin < n; begin += tile) {
     a_tile[tx][ty] = a[y * n + begin + tx];
     b_tile[ty][tx] = b[(begin + ty) * n + x];
-    __syncthreads();  // both tiles are there
+    __syncthreads();  // both tiles are complete
     for (int k = 0; k < tile; ++k) sum += a_tile[k][ty] * b_tile[k][tx];
 #ifndef FORGET_BARRIER
     __syncthreads();  // all threads have read them: they may be overwritten
@@ -45,7 +45,7 @@ __global__ void matrix_product(const float* a, const float* b, float* c, int n) 
   c[y * n + x] = sum;
 }
 
-// Turns that a warp's access to the words first, first + stride, ... takes.
+// Turns of a warp's access to the words first, first + stride, ...
 int turns(int first, int stride) {
   int words[32] = {}, most = 0;
   for (int lane = 0; lane < 32; ++lane) ++words[(first + stride * lane) % 32];

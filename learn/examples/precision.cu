@@ -1,5 +1,5 @@
-// Three losses of 16 bits: a sum whose addends are too small for it, a weight that no longer moves,
-// a gradient that becomes 0. Help comes from sums and weights in fp32, and from a scaled loss.
+// Three failures of 16 bits: a sum whose addends are too small for it, a weight that stops moving,
+// a gradient that becomes 0. The remedies are sums and weights in fp32 and a scaled loss.
 //   make try FILE=learn/examples/precision.cu
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-// results [7]; every operation is rounded as the type of its result
+// results [7]; each operation rounds its result to its type
 __global__ void lose(float* results) {
   __nv_bfloat16 sum_16 = __float2bfloat16(0);
   float sum_32 = 0;

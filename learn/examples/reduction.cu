@@ -14,12 +14,12 @@ __global__ void block_sums(const float* x, float* sums, int n) {
   __shared__ float partial[threads];
   const int t = threadIdx.x, i = blockIdx.x * threads + t;
   partial[t] = i < n ? x[i] : 0;
-  __syncthreads();  // all of partial is there
+  __syncthreads();  // all of partial is written
   for (int half = threads / 2; half > 0; half /= 2) {
 #ifdef BARRIER_IN_A_BRANCH
     if (t < half) {
       partial[t] += partial[t + half];
-      __syncthreads();  // the other threads never come here
+      __syncthreads();  // the other threads never reach it
     }
 #else
     if (t < half) partial[t] += partial[t + half];

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 __global__ void vector_add(const float* a, const float* b, float* c, int n) {
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;  // blockIdx.x whole blocks come before
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;  // blockIdx.x whole blocks precede it
 #ifdef FORGET_THE_END
   c[i] = a[i] + b[i];  // 8 blocks of 128 threads are 1024, but n is 1000
 #else
@@ -19,7 +19,7 @@ int main() {
   float a[n], b[n], c[n];
   for (int i = 0; i < n; ++i) a[i] = i, b[i] = 2 * i;
 
-  float *gpu_a, *gpu_b, *gpu_c;  // kernels see the GPU's memory only
+  float *gpu_a, *gpu_b, *gpu_c;  // kernels access only the GPU's memory
   cudaMalloc(&gpu_a, sizeof a);
   cudaMalloc(&gpu_b, sizeof b);
   cudaMalloc(&gpu_c, sizeof c);

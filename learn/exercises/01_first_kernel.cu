@@ -1,7 +1,7 @@
 // Exercise 1: your first kernel. y = 2 x + 1 for 512 numbers, by 4 blocks of 128 threads.
-// A kernel is written for one thread, and every thread runs it. They differ in two numbers:
-// threadIdx.x, a thread's place in its block, and blockIdx.x, its block's place. A block has
-// blockDim.x threads. Which of the numbers is this thread's?
+// A kernel is written for one thread, and every thread runs it. They differ in two indices:
+// threadIdx.x, the thread's in its block, and blockIdx.x, the block's. A block has blockDim.x
+// threads. Which of the 512 numbers does this thread compute?
 //   make learn EXERCISE=1
 #include <cuda_runtime.h>
 
@@ -20,7 +20,7 @@ int main() {
   float x[n], y[n];
   for (int i = 0; i < n; ++i) x[i] = i;
 
-  float *gpu_x, *gpu_y;  // memory of the GPU, which the host can't touch but for copies
+  float *gpu_x, *gpu_y;  // memory of the GPU, which the host reaches only by copies
   cudaMalloc(&gpu_x, sizeof x);
   cudaMalloc(&gpu_y, sizeof y);
   cudaMemcpy(gpu_x, x, sizeof x, cudaMemcpyHostToDevice);

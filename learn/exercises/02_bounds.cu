@@ -1,6 +1,6 @@
-// Exercise 2: the end. Threads come in whole blocks of 128, and 1000 numbers fill 7.8 of them.
-// Too few blocks leave numbers unwritten; enough of them have threads beyond the end, which write
-// into memory that belongs to somebody else. On a GPU nobody tells you about either.
+// Exercise 2: bounds. Threads come in whole blocks of 128, and 1000 numbers fill 7.8 of them. With
+// too few blocks, some numbers are never written; with enough blocks, threads past the end write to
+// memory that isn't the array's. A GPU reports neither.
 //   make learn EXERCISE=2
 #include "learn/exercises/exercise.h"
 

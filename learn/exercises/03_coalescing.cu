@@ -1,7 +1,7 @@
-// Exercise 3: coalescing. A warp doubles 1024 numbers by 32 requests: in each, its 32 threads (the
-// lanes) touch a number each. Memory comes in sectors of 32 bytes, 8 floats: the fewer of them the
-// 32 addresses of a request fall into, the better. Every number has to be touched once; in which
-// request, and by which lane, is up to you.
+// Exercise 3: coalescing. A warp doubles 1024 numbers in 32 requests; in a request, each of its 32
+// threads (the lanes) touches one number. Memory moves in sectors of 32 bytes, 8 floats: the fewer
+// sectors the 32 addresses of a request fall into, the better. Every number must be touched once;
+// in which request, and by which lane, is up to you.
 //   make learn EXERCISE=3
 #include <set>
 
@@ -19,7 +19,7 @@ __global__ void twice(float* x) {
 }
 
 int main() {
-  std::vector<int> number(n, -1);  // of the access that has touched an element
+  std::vector<int> number(n, -1);  // of the access that touched each element; -1: none
   size_t most = 0;
   for (int request = 0; request < requests; ++request) {
     std::set<int> sectors;

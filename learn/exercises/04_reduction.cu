@@ -1,7 +1,7 @@
 // Exercise 4: reduction and barriers. A block adds 256 numbers as a tree: 128 threads add the upper
-// half to the lower, then 64 threads the upper quarter to the lower, and so on down to one number.
+// half to the lower, then 64 threads the second quarter to the first, and so on down to one number.
 // Between two rounds every thread must wait for the others: a thread that runs ahead would read
-// what has yet to be written. __syncthreads() is that barrier, and all threads have to reach it.
+// sums that aren't written yet. __syncthreads() is that barrier, and all threads have to reach it.
 //   make learn EXERCISE=4
 #include "learn/exercises/exercise.h"
 
@@ -25,7 +25,7 @@ int main() {
   block_sums<<<blocks, threads>>>(gpu_sums.data, gpu_x.data);
   const std::vector<float> sums = gpu_sums.to_host();
 
-  const auto expected = [](size_t block) {  // of 256 block + 1, ..., 256 block + 256
+  const auto expected = [](size_t block) {  // sum of 256 block + 1, ..., 256 block + 256
     return threads * (threads * double(block) + (threads + 1) / 2.0);
   };
   const size_t wrong = learn::first_wrong(sums, 0, expected);
@@ -37,7 +37,7 @@ int main() {
   }
   std::printf("sums[%zu] should be %g, is %g", wrong, expected(wrong), sums[wrong]);
   if (sums[wrong] == x[wrong * threads])
-    std::printf(": partial[0] still holds what thread 0 brought");
+    std::printf(": partial[0] still holds thread 0's input");
   else
     std::printf(": some numbers are missing in it, or were added twice");
   std::printf("\n");

@@ -1,8 +1,8 @@
-// Exercise 5: a race. 256 threads count how often each digit comes up. Many have the same digit,
-// and bins[digit] += 1 is three things: read, add, write. If two threads read before either writes,
-// one count is lost. The stand-in runs these threads one after another, so that the counts come out
-// right; it names the race all the same. A barrier can't help: there would have to be one between
-// any two of the 256 threads. CUDA has operations that do all three as one, its *atomics*.
+// Exercise 5: a race. 256 threads count how often each digit occurs. Many have the same digit, and
+// bins[digit] += 1 is three operations: read, add, write. If two threads read before either writes,
+// one count is lost. The stand-in runs these threads one after another, so the counts are right; it
+// still reports the race. A barrier can't help: there would have to be one between any two of the
+// 256 threads. CUDA's *atomics* do all three as one operation.
 //   make learn EXERCISE=5
 #include "learn/exercises/exercise.h"
 
@@ -32,7 +32,7 @@ int main() {
   if (wrong == digits) {
     std::printf("all %d counts are right\n", digits);
     if (learn::work_together(32, 32)) return 0;
-    std::printf("expected that all %d threads count their digit in the same moment\n", threads);
+    std::printf("expected that all %d threads count their digit at the same time\n", threads);
     return 1;
   }
   std::printf("%zu comes up %d times, but was counted %d times\n", wrong, expected[wrong],

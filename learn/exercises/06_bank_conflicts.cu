@@ -1,8 +1,8 @@
-// Exercise 6: shared memory and its banks. A block transposes 32 x 32 numbers by way of a tile in
+// Exercise 6: shared memory and its banks. A block transposes 32 x 32 numbers through a tile in
 // shared memory: it writes rows, waits, and reads columns. Shared memory has 32 banks; the 4-byte
-// word w lies in bank w % 32, and a bank serves one word a turn. 32 words of a row lie in 32 banks:
-// one turn. Those of a column can all lie in the same bank: 32 turns. Where should the element of a
-// row and column lie, among the tile's 33 x 32 words, so that both take one turn?
+// word w lies in bank w % 32, and a bank serves one word per turn. The 32 words of a row lie in 32
+// banks: one turn. The words of a column can all lie in one bank: 32 turns. Where in the tile's
+// 33 x 32 words should the element of a row and column lie, so that both accesses take one turn?
 //   make learn EXERCISE=6
 #include <set>
 
@@ -23,7 +23,7 @@ __global__ void transpose(float* out, const float* inp) {
   out[y * side + x] = tile[place(x, y)];
 }
 
-// Turns of a warp's access, whose lane i wants word_of(i): the most words that one bank has of it.
+// Turns of a warp's access to word_of(lane): the most different words that lie in one bank.
 template <class Word>
 size_t turns(Word word_of) {
   std::set<int> in_bank[32];

@@ -1,7 +1,7 @@
 // Exercise 7: shuffles. The lanes of a warp can read each other's registers, without shared memory
 // and without a barrier: __shfl_xor_sync(~0u, x, bit) is the x of the lane whose number differs in
 // that bit. After adding it for bit 16, each lane holds the sum of 2 lanes; for 8, of 4; and after
-// five rounds, each of the 32 lanes holds the sum of all. A layer norm sums its rows so.
+// five rounds, each of the 32 lanes holds the sum of all. A layer norm uses this.
 //   make learn EXERCISE=7
 #include "learn/exercises/exercise.h"
 
@@ -13,7 +13,7 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// sums [lanes], row [C]: every lane's idea of the row's sum
+// sums [lanes]: the row's sum, as each lane has it; row [C]
 __global__ void row_sum(float* sums, const float* row) {
   float mine = 0;
   for (int c = threadIdx.x; c < C; c += lanes) mine += row[c];

@@ -1,7 +1,7 @@
-// Exercise 8: layer norm. out = (x - mean) / sqrt(variance + eps): a warp a row, 6 numbers a lane,
-// which stay in registers. The code below takes the variance as mean(x^2) - mean(x)^2, which is the
-// same on paper and needs no mean beforehand. In 24 bits it isn't: these rows lie around 2000, both
-// terms around 4000000, and their difference is lost among the digits that fp32 hasn't got.
+// Exercise 8: layer norm. out = (x - mean) / sqrt(variance + eps): one warp per row, 6 numbers per
+// lane, in registers. The code below computes the variance as mean(x^2) - mean(x)^2, which is the
+// same mathematically and doesn't need the mean first. In fp32's 24 bits it isn't the same: these
+// rows lie around 2000, both terms around 4000000, and rounding loses their small difference.
 //   make learn EXERCISE=8
 #include "learn/exercises/exercise.h"
 

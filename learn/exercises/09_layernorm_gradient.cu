@@ -1,8 +1,8 @@
 // Exercise 9: the gradient of a layer norm. With xhat = (inp - mean) rstd, out = weight xhat and
-// g = dout weight, each number of a row moves its row's mean and rstd, too. So there are 3 terms:
+// g = dout weight, each input also changes its row's mean and rstd. So its gradient has 3 terms:
 //   dinp = rstd (g - mean over the row of g - xhat * mean over the row of g xhat)
-// The code below has the first of them only. It is checked as a gradient should be: each number of
-// inp is moved a little, and the loss, the sum of dout out, computed again in double.
+// The code below has only the first. The check uses finite differences: it changes each number of
+// inp a little and computes the loss, the sum of dout out, again in double.
 //   make learn EXERCISE=9
 #include "learn/exercises/exercise.h"
 
@@ -14,7 +14,7 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// dinp, dout, inp [rows, C]; weight [C]: a warp a row
+// dinp, dout, inp [rows, C]; weight [C]: one warp per row
 __global__ void backward(float* dinp, const float* dout, const float* inp, const float* weight) {
   const int lane = threadIdx.x, first = blockIdx.x * C + lane;
   float xhat[per_lane], g[per_lane], sum = 0, squares = 0;
@@ -38,7 +38,7 @@ int main() {
   backward<<<rows, lanes>>>(gpu_dinp.data, gpu_dout.data, gpu_inp.data, gpu_weight.data);
   const std::vector<float> dinp = gpu_dinp.to_host();
 
-  // The loss of the row of inp[i], with `moved` added to that number.
+  // The loss of inp[i]'s row, with `moved` added to inp[i].
   const auto loss = [&](size_t i, double moved) {
     const size_t first = i / C * C;
     std::vector<double> x(&inp[first], &inp[first] + C);
@@ -61,7 +61,7 @@ int main() {
   if (!(std::fabs(sum) < 1e-3))
     std::printf(
         "the gradients of row 0 sum to %.3f, not to 0: but adding the same to all\n"
-        "of a row changes nothing, since the mean moves along\n",
+        "of a row changes nothing, since the mean changes by the same amount\n",
         sum);
   else
     std::printf(

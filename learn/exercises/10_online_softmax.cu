@@ -1,13 +1,13 @@
 // Exercise 10: online softmax. A softmax needs the sum of exp(x - max), so that nothing overflows,
-// and thus the maximum before the sum: two passes. Attention has its scores a tile at a time and
-// wants one. So it keeps the sum as of the largest score so far; when a larger one comes, what was
-// summed before was too large by exp(new max - old max). The code below forgets to correct it.
+// and thus the maximum before the sum: two passes. Attention computes scores a tile at a time and
+// needs a single pass. So it keeps the sum relative to the largest score so far; when a larger one
+// arrives, the sum is too large by exp(new max - old max). The code below forgets to correct it.
 //   make learn EXERCISE=10
 #include "learn/exercises/exercise.h"
 
 constexpr int rows = 32, K = 50;
 
-// lse [rows]: log of the sum of exp(x) of each row; x [rows, K]; a thread a row
+// lse [rows]: log of the sum of exp(x) of each row; x [rows, K]; one thread per row
 __global__ void log_sum_exp(float* lse, const float* x) {
   const float* row = x + threadIdx.x * K;
   float max = -INFINITY, sum = 0;
@@ -23,7 +23,7 @@ __global__ void log_sum_exp(float* lse, const float* x) {
 int main() {
   std::vector<float> x = learn::numbers(rows * K, 1);
   for (int k = 0; k < K; ++k) x[k] = float(-k), x[K + k] = float(k);  // row 0 falls, row 1 rises
-  for (int k = 0; k < K; ++k) x[2 * K + k] += 200;                    // exp() of it is no float
+  for (int k = 0; k < K; ++k) x[2 * K + k] += 200;                    // exp() of it overflows
   const learn::OnGpu<float> gpu_x(x), gpu_lse(rows);
   log_sum_exp<<<1, rows>>>(gpu_lse.data, gpu_x.data);
   const std::vector<float> lse = gpu_lse.to_host();

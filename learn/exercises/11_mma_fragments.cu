@@ -1,7 +1,7 @@
 // Exercise 11: who holds what. mma.m16n8k16 multiplies a 16 x 16 by a 16 x 8 matrix, the whole warp
-// at once. No lane has a matrix: each holds 4 of the product's 128 numbers in registers, and which
-// ones the instruction prescribes; the PTX guide draws it (mma.m16n8k16, accumulators). Here
-// d[row][col] = 8 row + col, so that each number tells where it belongs.
+// at once. No lane has a whole matrix: each holds 4 of the product's 128 numbers in registers. The
+// instruction defines which; the PTX guide has a figure (mma.m16n8k16, accumulators). Here
+// d[row][col] = 8 row + col, so that each number shows where it belongs.
 //   make learn EXERCISE=11
 #include "kernels/cuda/ptx.cuh"
 #include "learn/exercises/exercise.h"

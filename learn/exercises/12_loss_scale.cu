@@ -1,8 +1,8 @@
-// Exercise 12: a step in 16 bits. fp16 has no numbers beyond 65504, and rounds those below 3e-8 to
-// 0, as gradients often are. So the loss is multiplied by a scale, and the update divides by it.
-// Which scale? As large as goes: if a gradient overflows, the step is skipped and the scale halved;
-// after `interval` good steps in a row it is doubled. The GPU decides this itself, so that the host
-// never waits. The code below skips, but leaves the scale alone, and so it skips for ever.
+// Exercise 12: a step in 16 bits. fp16 has no numbers beyond 65504 and rounds numbers below 3e-8,
+// which gradients often are, to 0. So the loss is multiplied by a scale, and the update divides by
+// it. The scale should be as large as possible: if a gradient overflows, the step is skipped and
+// the scale halved; after `interval` good steps in a row it is doubled. The GPU decides this, so
+// that the host never waits. The code below skips, but never changes the scale: it skips forever.
 //   make learn EXERCISE=12
 #include <cuda_fp16.h>
 
@@ -15,7 +15,7 @@ struct State {
   int good_steps;
 };
 
-// After a step, whose gradients did or didn't overflow.
+// Sets the scale of the next step; overflow: this step's gradient did.
 __device__ void next_scale(State& state, bool overflow) {
   // --- your code: 5 lines ---
   if (!overflow) ++state.good_steps;
@@ -25,7 +25,7 @@ __device__ void next_scale(State& state, bool overflow) {
 // One weight, whose gradient is 1; scales [steps]: the scale of each step
 __global__ void step(State* state, float* scales, int number) {
   scales[number] = state->scale;
-  const float grad = __half2float(__float2half(1.f * state->scale));  // as backward leaves it
+  const float grad = __half2float(__float2half(1.f * state->scale));  // as backward stores it
   const bool overflow = !isfinite(grad);
   if (!overflow) state->weight -= 0.125f * grad / state->scale;
   next_scale(*state, overflow);
@@ -38,7 +38,7 @@ int main() {
   const std::vector<float> scales = gpu_scales.to_host();
   const State end = gpu_state.to_host()[0];
 
-  // 65536 is the smallest power of two that fp16 hasn't got.
+  // 65536 is the smallest power of two that is too large for fp16.
   const float expected[steps] = {262144, 131072, 65536, 32768, 32768, 32768, 32768, 65536,
                                  32768,  32768,  32768, 32768, 65536, 32768, 32768, 32768};
   const size_t wrong = learn::first_wrong(scales, 0, [&](size_t i) { return expected[i]; });

@@ -23,7 +23,7 @@ struct OnGpu {
   }
   OnGpu(const OnGpu&) = delete;
   ~OnGpu() { cudaFree(data); }
-  // Waits for the kernels. If one has failed, ends the program with its message.
+  // Waits for the kernels. If one has failed, prints its error and exits.
   std::vector<T> to_host() const {
     std::vector<T> host(size);
     const cudaError_t error =
@@ -36,7 +36,7 @@ struct OnGpu {
   }
 };
 
-// Index of the first element that isn't expected(i) within the tolerance; got.size(): all are.
+// Index of the first element that isn't within the tolerance of expected(i); got.size(): all are.
 template <class T, class Expected>
 size_t first_wrong(const std::vector<T>& got, double tolerance, Expected expected) {
   for (size_t i = 0; i < got.size(); ++i)
@@ -44,9 +44,9 @@ size_t first_wrong(const std::vector<T>& got, double tolerance, Expected expecte
   return got.size();
 }
 
-// Whether the last block's threads worked at the same time: at most so many accesses to memory by
-// any of them, and barriers. If not, prints what kept them from it. The stand-in counts both; on a
-// GPU only the time would tell.
+// Whether the last block's threads worked in parallel: no thread made more than `accesses` accesses
+// to memory, and the block had at most `barriers` barriers. If not, prints the reason. The stand-in
+// counts both; on a GPU only the time would show it.
 inline bool work_together([[maybe_unused]] size_t accesses, [[maybe_unused]] size_t barriers) {
 #ifndef __CUDACC__
   const simt::BlockWork& work = simt::last_block_work;
@@ -57,7 +57,7 @@ inline bool work_together([[maybe_unused]] size_t accesses, [[maybe_unused]] siz
   if (*busiest > accesses) {
     std::printf("but thread %td reads or writes memory %zu times, thread %td only %zu times:\n",
                 busiest - all.begin(), *busiest, idlest - all.begin(), *idlest);
-    std::printf("one works, and the others wait for it\n");
+    std::printf("one works while the others wait\n");
     return false;
   }
   if (work.barriers > barriers) {

@@ -1,9 +1,9 @@
-// Layer norm, rung 1: one thread a row.
-// Each row is normalised by its own mean and variance, then scaled and shifted by column. The
-// obvious division of the work gives a thread a whole row, as a loop on a CPU has it. But the 32
-// threads of a warp load together: in each round of the loop they ask for 32 numbers that lie a
-// whole row apart, in 32 different sectors of 32 bytes. The caches deliver 8 times the bytes that
-// the threads use (memory itself doesn't, as long as L2 keeps a sector for the next 7 rounds).
+// Layer norm, rung 1: one thread per row.
+// Each row is normalised by its own mean and variance, then scaled and shifted per column. The
+// obvious division of the work gives each thread a whole row, as a loop on a CPU would. But the 32
+// threads of a warp load together: in each iteration they request 32 numbers that lie a whole row
+// apart, in 32 different sectors of 32 bytes. The caches deliver 8 times the bytes that the threads
+// use (memory itself doesn't, as long as L2 keeps a sector for the next 7 iterations).
 //   make learn TOPIC=layernorm
 #include "learn/learn.h"
 
@@ -52,7 +52,7 @@ int main() {
     for (int c = 0; c < C; ++c) variance += (x[c] - mean) * (x[c] - mean) / C;
     return (inp[i] - mean) / std::sqrt(variance + 1e-6) * weight[i % C] + bias[i % C];
   };
-  return learn::finish({.name = "layernorm v1: one thread a row",
+  return learn::finish({.name = "layernorm v1: one thread per row",
                         .earns = "-",
                         .bytes = 2.0 * bytes,
                         .flops = 8.0 * count},

@@ -1,8 +1,8 @@
-// Layer norm, rung 2: a warp a row.
-// Neighbouring threads take neighbouring columns, so that a warp's 32 numbers lie in 4 sectors and
+// Layer norm, rung 2: one warp per row.
+// Neighbouring threads read neighbouring columns, so that a warp's 32 numbers lie in 4 sectors and
 // all bytes that move are used. Each lane has a part of the row's sum; five shuffles, in which a
-// lane reads a register of the lane whose number differs in one bit, give all of them the whole.
-// Sectors fall to the fewest that three passes over a row can have.
+// lane reads a register of the lane whose number differs in one bit, give each lane the whole sum.
+// The sectors are now the minimum for three passes over a row.
 #include "learn/learn.h"
 
 constexpr int C = 192, threads = 128, lanes = 32, block_rows = threads / lanes;
@@ -56,7 +56,7 @@ int main() {
     for (int c = 0; c < C; ++c) variance += (x[c] - mean) * (x[c] - mean) / C;
     return (inp[i] - mean) / std::sqrt(variance + 1e-6) * weight[i % C] + bias[i % C];
   };
-  return learn::finish({.name = "layernorm v2: a warp a row",
+  return learn::finish({.name = "layernorm v2: one warp per row",
                         .earns = "us",
                         .bytes = 2.0 * bytes,
                         .flops = 8.0 * count},

@@ -1,11 +1,11 @@
 // Layer norm, rung 3: the row is read once, 16 bytes at a time.
-// Rung 2 asks for the row three times. A row of 192 numbers fits into the registers of 16 lanes, 12
-// each: one pass over memory, and mean and variance from the registers. A float4 asks for 16 bytes
-// in one instruction, so that a fifth of the accesses do the same work, and two rows share a warp.
+// Rung 2 reads the row three times. A row of 192 numbers fits into the registers of 16 lanes, 12
+// each: one pass over memory, then mean and variance from the registers. One instruction loads a
+// float4, 16 bytes, so that a sixth of the requests do the same work, and two rows share a warp.
 #include "learn/learn.h"
 
 constexpr int C = 192, threads = 128, lanes = 16, block_rows = threads / lanes;
-constexpr int packs = C / (4 * lanes);  // of 4 columns, of each lane
+constexpr int packs = C / (4 * lanes);  // of 4 columns, per lane
 
 __device__ float sum_of_row(float x) {
   for (int bit = lanes / 2; bit; bit /= 2) x += __shfl_xor_sync(~0u, x, bit);
@@ -16,7 +16,7 @@ __device__ float sum_of_row(float x) {
 __global__ void layernorm(float4* out, const float4* inp, const float4* weight, const float4* bias,
                           int rows) {
   const int row = blockIdx.x * block_rows + threadIdx.x / lanes, lane = threadIdx.x % lanes;
-  const bool in_bounds = row < rows;  // the lanes of another row need this one's for their shuffles
+  const bool in_bounds = row < rows;  // the shuffles of the warp's other row need these lanes
   float4 x[packs];
   float sum = 0;
   for (int p = 0; p < packs; ++p) {
@@ -67,7 +67,7 @@ int main() {
     for (int c = 0; c < C; ++c) variance += (x[c] - mean) * (x[c] - mean) / C;
     return (inp[i] - mean) / std::sqrt(variance + 1e-6) * weight[i % C] + bias[i % C];
   };
-  return learn::finish({.name = "layernorm v3: read once, 16 bytes a lane",
+  return learn::finish({.name = "layernorm v3: read once, 16 bytes per lane",
                         .earns = "us",
                         .bytes = 2.0 * bytes,
                         .flops = 8.0 * count},

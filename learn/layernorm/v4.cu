@@ -1,12 +1,12 @@
 // Layer norm, rung 4: the shipped kernel, in bf16.
-// Rung 3 moves no byte twice, so what is left is to move smaller numbers: inputs and outputs have
-// 16 bits, the arithmetic 32. The rest is rung 3's, with 8 lanes a row: registers hold the row, an
-// access has 16 bytes. It also keeps mean and rstd for backward. Half the bytes, half the time.
+// Rung 3 moves no byte twice, so the only gain left is smaller numbers: inputs and outputs have 16
+// bits, the arithmetic 32. Otherwise it is rung 3 with 8 lanes per row: registers hold the row, an
+// access has 16 bytes. It also stores mean and rstd for backward. Half the bytes, half the time.
 #include "kernels/layers/layernorm.cu"
 #include "learn/learn.h"
 
 namespace gpu = bv::BAREVISION_GPU;
-constexpr int C = 192, lanes = 8, columns = 24;  // of a lane, in packs of 8
+constexpr int C = 192, lanes = 8, columns = 24;  // columns: per lane, in packs of 8
 
 int main() {
   const int rows = learn::size(1024, 50432);  // 50432: ViT-Tiny's tokens, 256 images of 197

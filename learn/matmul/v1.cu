@@ -1,7 +1,7 @@
-// Matrix product, rung 1: one thread an element of C = A B.
-// A thread has a row of A and a column of B, and adds up K products. The rows are given out along
-// threadIdx.x, so that the 32 threads of a warp, which load together, read 32 different rows of A:
-// 32 sectors of 32 bytes for 32 numbers of 4. C is written the same way.
+// Matrix product, rung 1: one thread per element of C = A B.
+// A thread reads a row of A and a column of B and adds up K products. Rows are assigned along
+// threadIdx.x, so the 32 threads of a warp, which load together, read 32 different rows of A:
+// 32 sectors of 32 bytes for 32 numbers of 4 bytes. C is written the same way.
 #include "learn/learn.h"
 
 constexpr int N = 128, K = 512;  // and M rows: a 1x1 convolution of ResNet-50, batch 256

@@ -1,6 +1,6 @@
-// Matrix product, rung 2: neighbouring threads, neighbouring columns.
-// The same loop, with rows and columns given out the other way round. Now a warp reads one number
-// of A, which all its threads share, and 32 neighbours of B, which are 4 sectors; and it writes 32
+// Matrix product, rung 2: neighbouring threads compute neighbouring columns.
+// The same loop, with threadIdx.x along the columns instead of the rows. Now a warp reads one
+// number of A, which all its threads share, and 32 neighbours of B, 4 sectors, and writes 32
 // neighbours of C. Nothing else has changed: where a warp's addresses lie is worth a factor of 6.
 #include "learn/learn.h"
 

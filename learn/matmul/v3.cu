@@ -1,8 +1,8 @@
 // Matrix product, rung 3: a tile in shared memory.
-// The 1024 threads of a block need the same 32 rows of A and 32 columns of B. They fetch 32x32 of
-// each together, one number a thread, into the block's shared memory, and read them from there:
-// every number is asked of the L2 cache once a block instead of once a warp. The barriers keep a
-// thread from reading what isn't there yet, and from overwriting what others still read.
+// The 1024 threads of a block need the same 32 rows of A and 32 columns of B. Together they copy
+// 32x32 of each, one number per thread, to the block's shared memory and read them there: each
+// number is requested from the L2 cache once per block instead of once per warp. The barriers keep
+// a thread from reading what isn't there yet and from overwriting what others still read.
 #include "learn/learn.h"
 
 constexpr int N = 128, K = 512;  // and M rows: a 1x1 convolution of ResNet-50, batch 256
@@ -17,9 +17,9 @@ __global__ void matmul(const float* a, const float* b, float* c) {
   for (int first = 0; first < K; first += tile) {
     a_tile[y][x] = a[row * K + first + x];
     b_tile[y][x] = b[(first + y) * N + column];
-    __syncthreads();  // both tiles are there
+    __syncthreads();  // both tiles are complete
     for (int k = 0; k < tile; ++k) sum += a_tile[y][k] * b_tile[k][x];
-    __syncthreads();  // all have read them
+    __syncthreads();  // all threads have read them
   }
   c[row * N + column] = sum;
 }

@@ -1,8 +1,8 @@
 // Matrix product, rung 4: a tile in registers.
-// Rung 3 reads two numbers of shared memory for each product, and shared memory is now the limit. A
+// Rung 3 reads two numbers from shared memory per product, and shared memory is now the limit. A
 // thread that computes 4 rows by 4 columns reads 4 + 4 numbers for 16 products: a quarter. The sums
-// stay in 16 registers. Fewer, larger blocks also ask less of the L2 cache: the tile is 64x64.
-// Bank conflicts come with it: columns of b 4 apart share 8 of the 32 banks, rows of a 4 apart one.
+// stay in 16 registers. Fewer, larger blocks also request less from L2: the tile is 64x64. Bank
+// conflicts appear: columns of b 4 apart fall into 8 of the 32 banks, rows of a 4 apart into one.
 #include "learn/learn.h"
 
 constexpr int N = 128, K = 512;  // and M rows: a 1x1 convolution of ResNet-50, batch 256

@@ -1,21 +1,21 @@
-// Matrix product, rung 5: 16 bytes an access, and a swizzle.
-// A thread's 4 neighbours are one float4: a quarter of the instructions, and 8 lanes of a float4
-// take all 32 banks once. For that A's tile must lie with its rows as neighbours, so that it is
-// turned round on the way in. There 4 lanes, which hold the same row of A, would store into the
-// same bank. The swizzle moves each by 8 columns more, so that every lane has a bank of its own.
-// (A float4 a lane is 128 words, so 4 turns are the least, for 4 times the numbers.)
+// Matrix product, rung 5: 16-byte accesses and a swizzle.
+// A thread's 4 neighbours are one float4: a quarter of the instructions, and the float4s of 8 lanes
+// cover all 32 banks once. For this, A's tile is transposed as it is copied, so that its rows are
+// neighbours. Without a swizzle, the 4 lanes that copy the same row of A would store to the same
+// bank. The swizzle puts these lanes 8 columns apart, so that each lane of a warp has its own bank.
+// (A float4 per lane is 128 words, so 4 turns are the minimum, for 4 times the data.)
 #include "learn/learn.h"
 
 constexpr int N = 128, K = 512;  // and M rows: a 1x1 convolution of ResNet-50, batch 256
 constexpr int tile = 64, depth = 16, own = 4;  // own: rows and columns of a thread
 constexpr int side = tile / own, threads = side * side;
-static_assert(tile * depth == threads * 4);  // a float4 of each tile for every thread
+static_assert(tile * depth == threads * 4);  // each thread copies one float4 of each tile
 
 struct alignas(16) Row {
   float at[tile];
 };
 
-// The place in A's tile of row `row` of depth k.
+// Column of A's tile that holds row `row` at depth k.
 __device__ int swizzled(int row, int k) { return row ^ k / 4 * 8; }
 
 // a [M, K], b [K, N], c [M, N]; M and N are multiples of the tile, K of the depth

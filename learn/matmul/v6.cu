@@ -1,9 +1,9 @@
 // Matrix product, rung 6: mma, the tensor cores' instruction.
-// A warp's mma multiplies 16x16 by 16x8 numbers of 16 bits and adds the 2048 products in fp32: what
-// took 64 instructions of a warp is one. Its operands lie across the lanes' registers in a pattern
-// of its own, and ldmatrix brings four 8x8 matrices from shared memory into it: lane i names the
+// A warp's mma multiplies 16x16 by 16x8 numbers of 16 bits and adds the 2048 products in fp32: one
+// instruction instead of 64. Its operands are spread over the lanes' registers in a fixed layout,
+// and ldmatrix loads four 8x8 matrices from shared memory into that layout: lane i passes the
 // address of a row of 16 bytes. The swizzle puts the 8 rows of a matrix into different banks.
-// 16-bit numbers halve the bytes as well, and the limit is the L2 cache again.
+// 16-bit numbers also halve the bytes, and the limit is the L2 cache again.
 #include "kernels/cuda/ptx.cuh"
 #include "learn/learn.h"
 
@@ -15,7 +15,7 @@ constexpr int N = 128, K = 512;  // and M rows: a 1x1 convolution of ResNet-50, 
 constexpr int tile = 64, depth = 32, threads = 128;  // 4 warps of 32x32
 constexpr int chunks = depth / 8;                    // of 16 bytes, in a tile's row
 
-// Which of a tile's chunks holds chunk `chunk` of a row.
+// Index in the tile of chunk `chunk` of row `row`.
 __device__ int swizzled(int row, int chunk) { return row * chunks + (chunk ^ row / 2 % chunks); }
 
 // a [M, K], b [N, K], c [M, N]; M and N are multiples of the tile, K of the depth
@@ -24,7 +24,7 @@ __global__ void matmul(const uint4* a, const uint4* b, bf16* c) {
   const int t = threadIdx.x, lane = t % 32, warp = t / 32;
   const int row = blockIdx.y * tile, column = blockIdx.x * tile;
   const int y = warp / 2 * 32, x = warp % 2 * 32;  // the warp's part of the tile
-  float sum[2][4][4] = {};  // of 16x8 elements: 2 below each other, 4 abreast
+  float sum[2][4][4] = {};                         // 2 x 4 fragments of 16x8 elements
   for (int first = 0; first < K / 8; first += chunks) {
     for (int i = t; i < tile * chunks; i += threads) {
       a_tile[swizzled(i / chunks, i % chunks)] =
@@ -49,7 +49,7 @@ __global__ void matmul(const uint4* a, const uint4* b, bf16* c) {
   }
   for (int i = 0; i < 2; ++i)
     for (int j = 0; j < 4; ++j)
-      for (int half = 0; half < 2; ++half) {  // a lane has two neighbours of two rows
+      for (int half = 0; half < 2; ++half) {  // a lane holds two neighbours in each of two rows
         const int at_row = row + y + i * 16 + half * 8 + lane / 4;
         const int at_column = column + x + j * 8 + lane % 4 * 2;
         __nv_bfloat162 pair;

@@ -1,7 +1,7 @@
-// Softmax, its loss and gradient, rung 1: a kernel for each line of the formula.
+// Softmax, its loss and gradient, rung 1: one kernel per line of the formula.
 //   p = softmax(logits),   loss = -log p[label],   dlogits = p - onehot(label)
-// The matrix of probabilities is written by the first kernel and read by the third, though nobody
-// wants it: twice as many bytes move as have to. A launch takes time, too, however little it does.
+// The first kernel writes the matrix of probabilities and the third reads it, though it isn't a
+// result: twice the necessary bytes move. Each launch costs time, too, however little it does.
 // The row's maximum is subtracted first, so that no exponential overflows.
 #include "learn/learn.h"
 
@@ -16,7 +16,7 @@ __device__ float max_of_warp(float x) {
   return x;
 }
 
-// probs, logits [B, K]: a warp a row
+// probs, logits [B, K]: one warp per row
 __global__ void softmax(float* probs, const float* logits, int B) {
   const int b = blockIdx.x * block_rows + threadIdx.x / lanes, lane = threadIdx.x % lanes;
   if (b >= B) return;  // the whole warp
@@ -74,7 +74,7 @@ int main() {
     if (i >= count) return lse[i - count] - logits[(i - count) * K + labels[i - count]];
     return std::exp(logits[i] - lse[i / K]) - (int(i % K) == labels[i / K]);
   };
-  return learn::finish({.name = "softmax_loss v1: a kernel a line",
+  return learn::finish({.name = "softmax_loss v1: one kernel per line",
                         .earns = "-",
                         .bytes = 2.0 * bytes + 2.0 * B * sizeof(float),
                         .flops = 6.0 * count},

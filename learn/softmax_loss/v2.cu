@@ -1,7 +1,7 @@
 // Softmax, its loss and gradient, rung 2: one kernel.
 // All three lines need a row's maximum and the sum of its exponentials, and nothing of other rows.
-// The warp that has computed these writes the gradient at once: probabilities stay in registers,
-// and logits and gradient are all that moves. One launch instead of three.
+// The warp that computes them also writes the gradient: probabilities stay in registers, and only
+// logits and gradient move. One launch instead of three.
 #include "learn/learn.h"
 
 constexpr int K = 1000, threads = 128, lanes = 32, block_rows = threads / lanes;  // K: classes
@@ -15,7 +15,7 @@ __device__ float max_of_warp(float x) {
   return x;
 }
 
-// loss, labels [B]; dlogits, logits [B, K]: a warp a row
+// loss, labels [B]; dlogits, logits [B, K]: one warp per row
 __global__ void softmax_loss(float* loss, float* dlogits, const float* logits, const int* labels,
                              int B) {
   const int b = blockIdx.x * block_rows + threadIdx.x / lanes, lane = threadIdx.x % lanes;

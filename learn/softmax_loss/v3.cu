@@ -1,9 +1,9 @@
 // Softmax, its loss and gradient, rung 3: the shipped kernels, in bf16.
-// Logits and gradient have 16 bits, 8 of them an access. It is two kernels again, for another
+// Logits and gradient have 16 bits, 8 elements per access. There are two kernels again, for another
 // reason: in a training step the loss belongs to forward and the gradient to backward, and the
-// gradient is multiplied by numbers that only the device knows. Between them go 4 bytes a row, the
-// log of the sum of exponentials, instead of a matrix. Reading 16-bit logits twice is still less
-// than fp32 once.
+// gradient is multiplied by the loss scale, which only the device knows. Forward passes 4 bytes per
+// row to backward, the log of the sum of exponentials, instead of a matrix. Reading 16-bit logits
+// twice moves as many bytes as reading fp32 once, and writing the gradient moves half.
 #include "kernels/training/loss.cu"
 #include "learn/learn.h"
 
@@ -53,7 +53,7 @@ int main() {
                                           .state = gpu_state,
                                           .shape = {B, K},
                                           .dtype = bv::DType::bf16};
-  constexpr int width = 8;  // elements an access
+  constexpr int width = 8;  // elements per access
   learn::run([&] {
     const unsigned blocks = ceil_div(B, block_rows);
     launch<cross_entropy_forward<bf16, width>>(blocks, threads, 0, nullptr, forward);

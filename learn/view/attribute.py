@@ -58,7 +58,7 @@ class Attribution:
 
     def __init__(self, program, kernels, text):
         self.program, self.text = program, text  # text: a path's lines
-        self.files, self.homes = [], {}  # homes: of the kernels themselves
+        self.files, self.homes = [], {}  # homes: of the kernels, with counts
         pieces = sorted({p[0] for k in kernels for p in k["pieces"]})
         rows = self.rows_of(pieces) if pieces else {}
         addresses = {line[0] - 1 for k in kernels for line in k["lines"]}
@@ -86,8 +86,8 @@ class Attribution:
         return self.files.index(path)
 
     def chain(self, address, kernel):
-        """The frames in the kernel's own sources, the innermost first, and whether the innermost of
-        all is one of them."""
+        """(the frames in the kernel's own sources, innermost first; whether the innermost of all
+        frames is among them)."""
         frames = self.frames.get(address, [])
         is_kernel = re.compile(rf"(^|[ :]){re.escape(plain_name(kernel))}[<(]")
         for i, (function, _, _) in enumerate(frames):
@@ -102,7 +102,7 @@ class Attribution:
         return own, bool(own) and own[0] is frames[0]
 
     def places(self, address, kernel, site):
-        """[[file, line] ...]: of each file the innermost line; and the functions."""
+        """([[file, line] ...], the innermost line in each file; the frames)."""
         chain, _ = self.chain(address - 1, kernel)
         if site:
             path, _, line = site.rpartition(":")
@@ -115,10 +115,10 @@ class Attribution:
         return [[self.file(path), line] for path, line in places.items()], chain
 
     def executions(self, kernel, lines):
-        """{file: {line: [warps, lanes]}}. A statement's copies, as in an unrolled loop, are added up;
-        of a line's statements, told apart by their columns, the one executed most often counts; g++
-        has moved the rest of a statement elsewhere, so that its begin counts if it has one.
-        Where a line has accesses, only these count: g++ moves other parts of it out of loops."""
+        """{file: {line: [warps, lanes]}}. Copies of a statement, as in unrolled loops, are added up.
+        Of several statements in a line, which differ in column, the one executed most often counts.
+        g++ moves parts of a statement elsewhere, so its marked beginning counts, if it has one.
+        If a line has accesses, only these count, since g++ moves other parts out of loops."""
         begins = sorted(p[0] for p in kernel["pieces"])
         with_access = {}
         for made in lines:
@@ -145,7 +145,7 @@ class Attribution:
                 sums[key] = (warps_before + warps, lanes_before + lanes)
         result = {}
         for (path, line), (begun, direct, called) in by_line.items():
-            # A call's line may have no code of its own: the callee's first line says how often.
+            # A line with a call may have no code of its own: the callee's first line has the count.
             most = max((begun or direct).values()) if begun or direct else called[min(called, key=str)]
             result.setdefault(self.file(path), {})[line] = list(most)
         return result

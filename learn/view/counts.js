@@ -59,7 +59,7 @@ function accessOf(kernel, line) {
   const name = !s ? "" : s[4] >= 0 ? kernel.names[s[4]][0] : known ? known[1] + known[2] : "";
   return begin + (name ? ` of ${name}` : line.width ? ` of ${plural(line.width, "byte")}` : "");
 }
-// Instructions by what they do: copies of one access, as in an unrolled loop, are added up.
+// Groups instructions by access: copies of one, as in an unrolled loop, are added up.
 function accessesOf(kernel, instructions) {
   const alike = {};
   for (const line of instructions.filter(isAccess)) {
@@ -72,7 +72,7 @@ function accessesOf(kernel, instructions) {
 }
 const share = (part, of) => of ? part / of : 0;
 const turnsLeast = l => l.turns - l.conflicts;
-// What a request takes, and what is enough: "32 / 4".
+// The cost of a request, and the minimum: "32 / 4".
 const pair = (is, least, requests) => requests ? `${one(is / requests)} / ${one(least / requests)}` : "";
 const sectorsOf = l => pair(l.sectors, l.needed, l.requests);
 const turnsOf = l => pair(l.turns, turnsLeast(l), l.sharedRequests);
@@ -98,9 +98,9 @@ function addresses(sample) {
 }
 
 // ---- What it costs ---------------------------------------------------------------------------
-// A cost is what the launches would be spared: sectors, turns, or executions by whole warps. Its
-// colour is its share of all that the kernel does, so that a line executed once a block stays pale.
-// Turns are compared with sectors, too: conflicts matter little where few accesses are to shared
+// A cost is what the launches could save: sectors, turns, or executions by whole warps. Its colour
+// depends on its share of the kernel's total, so that a line executed once per block stays pale.
+// The total of turns includes sectors, since conflicts matter little if few accesses are to shared
 // memory.
 const spared = {sectors: n => n.sectors - n.needed, turns: n => n.conflicts};
 function workOf(kernel) {
@@ -120,8 +120,8 @@ const worstAccess = (l, name, of) => l.accesses.filter(a => a[of]).reduce((worst
   spared[name](a) > spared[name](worst) || spared[name](a) === spared[name](worst) &&
   a[name] > worst[name] ? a : worst, null);
 // Lists of the lines that cost most, of all kernels: {sectors, turns, lanes: [{kernel, file, number,
-// words, cost, share, grade}]}. An instruction's line is that of the main file, or of a function in another
-// one, where that isn't inlined.
+// words, cost, share, grade}]}. An instruction counts for its line in the main file, or in another
+// file, if it is in a function there that isn't inlined.
 function findings(version) {
   const lists = {sectors: [], turns: [], lanes: []};
   version.kernels.forEach((kernel, at) => {
@@ -135,7 +135,7 @@ function findings(version) {
   return lists;
 }
 function addFindings(lists, work, where, lines, isMain, isHere, kernel) {
-  // Instructions of a line for which the same can be said are one item.
+  // Instructions of a line with the same words are one item.
   const put = (name, cost, number, words) => {
     let item = lists[name].find(x => x.kernel === where.kernel && x.file === where.file &&
       x.number === number && x.words === words);
@@ -162,7 +162,7 @@ function addFindings(lists, work, where, lines, isMain, isHere, kernel) {
         "half of the lanes take no part" : `${percent(l.idle)} of the lanes take no part`);
   }
 }
-// Idle lanes are the worst only where nothing else is.
+// Idle lanes are the worst only if there is no other finding.
 const worstBy = (by, lists, fits = () => true) => [...lists.sectors, ...lists.turns].filter(fits)
   .sort((a, b) => b[by] - a[by])[0] || lists.lanes.find(fits);
 const worstKernel = lists => (worstBy("cost", lists) || {kernel: 0}).kernel;

@@ -1,6 +1,6 @@
-// The pages of learn/view/view: the source with its counts, what a reader chooses.
+// The pages of learn/view/view: the source with its counts, and the reader's choices.
 // ---- A version of a kernel: its source, lists, pictures ------------------------------------------
-// The worst of a line's accesses.
+// The cell for the worst of a line's accesses: [words, title].
 function worstCell(l, name, of, words, cell) {
   const worst = worstAccess(l, name, of);
   if (!worst) return [""];
@@ -10,7 +10,7 @@ function worstCell(l, name, of, words, cell) {
       `${whole(a[name])} where ${enough(a[name] - spared[name](a), whole)}`).join("; ")];
 }
 const cost = (l, name) => l.accesses.reduce((n, a) => n + spared[name](a), 0);
-// [head, title, (line, work) => [words, title, grade], unit where there is no head]
+// [head, title, (line, work) => [words, title, grade]]; narrow pages show `head` as the unit.
 const columns = [
   ["line", "", () => ""],
   ["warps", "how often warps execute the line", l => [short(l.warps), `${whole(l.warps)} times`]],
@@ -28,7 +28,7 @@ const columns = [
     [l.idle < .01 ? "<1%" : percent(l.idle), `of 32 lanes ${one(32 * (1 - l.idle))} take part`,
       grade("lanes", idleCost(l), work)]],
 ];
-// The names that make counters prints, but for two that would be taken for sums over requests.
+// The names that make counters prints, except for two that read like sums over requests.
 const counterName = name => name.replace(/^sectors (read|written)$/, "distinct $&");
 const threes = d => d[2] > 1 ? d.join(" × ") : d[1] > 1 ? `${d[0]} × ${d[1]}` : d[0];
 
@@ -116,8 +116,8 @@ class Pane {
   listWorst() {
     const {kernels, files, main} = this.version;
     this.part(".all").textContent = kernels.length > 1 ? " of all kernels" : "";
-    const heads = {sectors: "Global memory: sectors too many", turns: "Shared memory: turns too many, " +
-      "by bank conflicts", lanes: "Lanes that take no part: executions lost"};
+    const heads = {sectors: "Global memory: excess sectors", turns: "Shared memory: extra turns from " +
+      "bank conflicts", lanes: "Lanes that take no part: executions lost"};
     this.part(".worst").innerHTML = Object.entries(this.lists).map(([name, list]) => `<div><p class="soft">` +
       `${heads[name]}</p>` + (list.length ? `<ol data-list="${name}">` : `<p>none</p>`) +
       list.slice(0, 5).map(x => `<li><button data-line="${x.number}" data-in="${x.file}" ` +
@@ -159,7 +159,7 @@ class Pane {
     html += `<div class="tabs">` + this.parts.map((p, i) => `<button data-part="${i}" aria-pressed="` +
       `${i === this.partAt}">${esc(accessOf(this.kernel, p))}${costs(p)}</button>`).join("") + "</div>";
     if (!line) {
-      look.innerHTML = html + `<p class="note">It touches no memory and waits for nobody.</p>`;
+      look.innerHTML = html + `<p class="note">It accesses no memory and waits for no thread.</p>`;
       return;
     }
     const own = {};
@@ -260,7 +260,7 @@ class Pane {
 }
 
 // ---- The page ------------------------------------------------------------------------------------
-// What each of two versions counts for all kernels.
+// The counters of two versions, summed over their kernels.
 function comparison([a, b]) {
   const sum = (version, name) => version.kernels.reduce((n, k) => n + k.counters[name], 0);
   const rows = Object.keys(a.kernels[0].counters).map(name => [name, sum(a, name), sum(b, name)])

@@ -73,9 +73,9 @@ function drawShared(line, sample, lane) {
     `<i style="background:var(--t4)"></i>a conflict: waits for the bank</span></p>`;
   return svg(left + 32 * w + 2, y + 2, inside, `${turns} turns`) + key + `<p class="note">` +
     `${plural(turns, "turn")} of 32 banks of 4 bytes` + (together < 32 ?
-    `; with ${line.width} bytes a lane, ${together} lanes go at once` : "") + ".</p>";
+    `; with ${line.width} bytes per lane, ${together} lanes go at once` : "") + ".</p>";
 }
-// Matrices and who holds what: kernels/cuda/ptx.cuh.
+// A matrix, with the lane that holds each element: kernels/cuda/ptx.cuh.
 function matrix(x, y, rows, columns, label, holder, lane) {
   const size = 16;
   let inside = text(x, y - 5, label), frames = "";

@@ -1,5 +1,6 @@
-"""Lines of a program's code: DWARF's line table, and addr2line for what is inlined where. The table is
-read here, since binutils prints it without the columns that tell a line's statements apart."""
+"""Source lines of a program's code, from DWARF's line table, and the functions inlined at an
+address, from addr2line. The table is read here, since binutils prints it without columns, by which
+a line's statements differ."""
 
 import bisect
 import os
@@ -44,7 +45,7 @@ class Program:
         return self.data[offset + max(begin - address, 0):offset + min(end - address, length)]
 
     def calls(self, place):
-        """All calls of the function that the call before `place` calls: where they return to."""
+        """Return addresses of all calls of the function whose call returns to `place`."""
         address, _, length = self.sections[".text"]
         code = self.text(address, address + length)
         target = place + struct.unpack_from("<i", code, place - 4 - address)[0]
