@@ -43,7 +43,7 @@ constexpr Motif motifs[10] = {
 };
 constexpr int class_count = 10, motif_side = 8;
 constexpr int train_images = 2048, val_images = 1000, default_size = 64;
-constexpr double contrast = 96;        // minimum luma difference of the two colours, of 255
+constexpr double contrast = 96;        // minimum difference of the two colours' luma (0 to 255)
 constexpr float distractors = 0.3f;    // fraction of tiles that show a motif of any class
 constexpr float plain = 0.2f;          // fraction of tiles of one colour
 constexpr float noise_deviation = 16;  // of each pixel and channel
@@ -66,7 +66,7 @@ Colours draw_colours(RandomWords& random) {
   }
 }
 
-// A tile: a motif or one colour, with its colours swapped or not.
+// A tile: a motif or a single colour, possibly with the two colours swapped.
 struct Tile {
   const Motif* motif;
   bool is_plain, swapped;
@@ -124,7 +124,7 @@ Image draw(int label, int size, int tile, RandomWords random) {
   return image;
 }
 
-// Drawn on every call; the loader's cache keeps what fits.
+// Draws an image on every call; the loader caches the images if all of them fit.
 class Mosaics : public Dataset {
  public:
   Mosaics(uint64_t seed, uint32_t part, int64_t count, int size, int tile, std::vector<int> labels)

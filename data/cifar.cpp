@@ -1,5 +1,5 @@
-// The binary files of CIFAR-10 and CIFAR-100: records of a label and 32x32 pixels, plane by plane,
-// kept in memory in that form; and those for Python, pickles of labels and pixels, kept as such
+// CIFAR-10 and CIFAR-100. The binary files are records of labels and 32x32 pixels, plane by plane,
+// and are kept in memory in that form; the pickles of the version for Python are converted to such
 // records.
 #include <filesystem>
 #include <memory>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr int side = 32, plane = side * side;
 constexpr uint64_t max_meta_bytes = 64 << 10;
 
-// CIFAR-10 or CIFAR-100. A record is its label bytes, the last of which is read, and the pixels.
+// A format of CIFAR-10 or CIFAR-100. A record is its label bytes (the last is used) and the pixels.
 struct Form {
   const char* name;
   int classes;
@@ -70,7 +70,7 @@ constexpr Form forms[] = {{.name = "CIFAR-10",
                            .labels = "fine_labels",
                            .names = "fine_label_names"}};
 
-// A folder `train` isn't a file of CIFAR's.
+// Whether a file exists; a folder `train` doesn't count.
 bool exists(const std::string& path) {
   std::error_code ignored;  // an inaccessible file is reported when it is read
   return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
@@ -85,7 +85,7 @@ struct RecordFile {
   int label(int64_t i) const { return pixels(i)[-1]; }
 };
 
-// A thousand times those of a file of CIFAR-10.
+// A thousand times the 10,000 records of a CIFAR-10 file.
 constexpr uint64_t max_records = uint64_t{10} * 1000 * 1000;
 
 RecordFile read_pickled(const Form& form, const std::string& path) {
@@ -181,7 +181,7 @@ class Cifar : public Dataset {
   }
 
   std::vector<RecordFile> files_;
-  std::vector<int> labels_;  // of the files' labels
+  std::vector<int> labels_;  // the data set's label for each label in the files
   int64_t size_ = 0;
 };
 
@@ -252,12 +252,12 @@ bool has_form(const Form& form, const std::string& folder) {
   const auto has = [&](const char* file) { return exists(folder + "/" + file); };
   if (!form.train_file)
     return has(form.meta_file) || has(form.test_file) || last_batch(form, folder) > 0;
-  // Files of a common name like train.bin, alone, may be anything's.
+  // A single file with a common name like train.bin may belong to anything.
   if (form.names) return has(form.meta_file) && (has(form.train_file) || has(form.test_file));
   return has(form.meta_file) || (has(form.train_file) && has(form.test_file));
 }
 
-// The form of a folder's files; null: they are others.
+// The format of a folder's files; null: it isn't a CIFAR folder.
 const Form* form_of(const std::string& folder) {
   for (const Form& form : forms)
     if (has_form(form, folder)) return &form;

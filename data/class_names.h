@@ -1,12 +1,12 @@
-// Files of class names, one a line in the order of the labels.
+// Files of class names, one per line, in label order.
 #pragma once
 #include <string>
 #include <vector>
 
 namespace bv {
 
-// Throws DataError for an empty line, a name given twice or one that isn't text, or fewer than two
-// names. Empty lines at the end don't count.
+// Throws DataError for an empty line, a repeated name, a name that isn't printable UTF-8, or fewer
+// than two names. Empty lines at the end are ignored.
 std::vector<std::string> read_class_names(const std::string& file);
 
 }  // namespace bv

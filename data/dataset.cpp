@@ -23,7 +23,7 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-// How to get the data that a missing folder's name asks for.
+// Advice on downloading CIFAR, if the name of a missing folder refers to it.
 std::string way_to_cifar(const std::string& path) {
   const std::string name = lower_case(path);
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
@@ -74,8 +74,7 @@ DataSets open_dataset(const DataOptions& given) {
                     ": must be at least 0 and below 1");
   const DataKind kind = data_kind(options.path);
   if (!options.val.empty() && kind != DataKind::photos)
-    throw DataError("--val " + options.val +
-                    ": goes with --data of folders of images or of records");
+    throw DataError("--val " + options.val + ": needs --data with class folders or records");
   if (!options.class_names.empty() && !is_records(options.path))
     throw DataError("--class-names " + options.class_names +
                     ": is for records whose labels have no names; " +
@@ -115,7 +114,7 @@ void add_first_bytes(Fingerprint& print, const std::string& path) try {
 }  // namespace
 
 uint64_t contents_fingerprint(const DataSets& sets) {
-  constexpr int64_t max_opened = 2000;  // with more files, every n-th
+  constexpr int64_t max_opened = 2000;  // of more files, only every n-th
   Fingerprint print("contents", {});
   int64_t files = 0;
   for (const Dataset* part : {sets.train.get(), sets.val.get()}) {

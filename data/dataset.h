@@ -1,15 +1,15 @@
 // Data sets, the source of images and labels. open_dataset recognises:
 //   CIFAR-10 binary folder   data_batch_*.bin, test_batch.bin, batches.meta.txt
 //   CIFAR-100 binary folder  train.bin, test.bin, fine_label_names.txt; the fine labels
-//   the same for Python      data_batch_*, test_batch, batches.meta; train, test, meta: pickles
-//   the folder above         if the archive's folder, like cifar-10-batches-bin, is its only folder
-//   train/ and val/          in any case, or training/, valid/, validation/, test/, testing/, or
-//                            the folder `val`; each with one folder per class. train/ alone:
-//                            split
-//   class folders            split by val_fraction, by file names, so that a file stays in its part
-//                            when others are added or removed
-//   NAME.index, or a folder  of TFRecords (data/records): one set, to be split; train.index with
-//                            val.index or validation.index; or other programs' without an index
+//   CIFAR for Python         data_batch_*, test_batch, batches.meta; train, test, meta: pickles
+//   parent of these folders  if its only subfolder is the archive's, like cifar-10-batches-bin
+//   train/ and val/          in any case, or named training/, valid/, validation/, test/, testing/,
+//                            or val/ is the folder `val`; each with one folder per class. train/
+//                            alone is split
+//   class folders            split by val_fraction, by hashes of the file names, so that adding or
+//                            removing files moves few others from one part to the other
+//   NAME.index, or a folder  of TFRecords (data/records): one set, which is split; train.index and
+//                            val.index or validation.index; or other programs', without an index
 //   ""                       built-in images, drawn on demand at any size
 //   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
@@ -35,13 +35,13 @@ class Dataset {
   // The image, upright, at full size or decoded at a reduced size whose shorter side is not below
   // `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
-  // The part of the image that `choose`, called with its size, asks for; may return more. Throws
-  // BadImage.
+  // Calls `choose` with the image's size and decodes the part that it returns; the view may hold
+  // more. Throws BadImage.
   virtual View view(int64_t index, const RequestFn& choose) const {
     return whole_view(image(index, 0), choose);
   }
   virtual std::string name(int64_t index) const = 0;  // path, or file and record, for messages
-  // Number of files, if there are any.
+  // The files that hold the images: their number, 0 if there are none, and their paths.
   virtual int64_t files() const { return 0; }
   virtual std::string file(int64_t) const { return ""; }
   // Announces that these images will be read soon. Returns at once.
@@ -78,20 +78,20 @@ struct DataOptions {
   int image_size = 0;  // builtin, synthetic: the images' size; 0: 64 and 224
   int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
   std::vector<std::string> classes;  // names, or their number as text
-  // The order of the classes, if `classes` is empty and these are the same names.
+  // The order of the classes unless `classes` lists names; unused if the data has other names.
   std::vector<std::string> class_order = {};
   std::string class_names = {};   // a file of names for records whose labels have none
-  bool skip_bad_records = false;  // skip bad records without an index, with a note
+  bool skip_bad_records = false;  // without an index: skip bad records, with a note
 };
 // The kind of data at a path. Throws DataError if it is not data.
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
 
-// These files as images without labels, all of class 0, whatever their names.
+// Unlabelled images: these files, whatever their extensions, with label 0.
 std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
-// Whether this is an index of records, or a folder of them; and all of their images, part by part,
-// except bad ones found now: `problems` gets a line about those.
+// Whether this is an index of records or a folder of records.
 bool is_records(const std::string& path);
+// All images of the records, part by part. If bad ones are left out, adds a line to `problems`.
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
                                                     std::vector<std::string>& problems);
 // The image files in a folder, at any depth, by extension: sorted by name, folder by folder,
@@ -99,7 +99,7 @@ std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
 std::vector<std::string> pictures_in(const std::string& folder);
 
 // Hash of the files' sizes, times and first bytes (of as many files as can be opened quickly).
-// Another value means that files have changed or were copied. 0: data without files.
+// A different value means that files have changed or were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 
 // Images whose files are missing, or whose headers show that they are not images.

@@ -170,7 +170,7 @@ DataSets open_parts(const DataOptions& options, const fs::path& train_path,
   check_same_classes(train, val);
   ClassList classes = order_classes(names_of(train), options);
   auto train_items = all_items(train, classes), val_items = all_items(val, classes);
-  const bool has_parts = train_path != options.path;  // then "test" is no class
+  const bool has_parts = train_path != options.path;  // then "test" isn't a class
   return assemble(options, std::move(classes), std::move(train_items), std::move(val_items), parts,
                   has_parts ? which_val(options, val_path) : "", val_root);
 }
@@ -195,7 +195,7 @@ std::vector<std::string> pictures_in(const std::string& folder) {
   return files;
 }
 
-// A folder `train` with images and no folders is a class (next to `bus` and `car`).
+// A folder `train` with images but no subfolders is a class, like `bus` and `car` next to it.
 DataSets open_folder(const DataOptions& options) {
   const PartFolders parts = find_parts(options.path);
   if (!options.val.empty())

@@ -54,7 +54,7 @@ bool has_folders(const fs::path& path) {
 constexpr std::string_view train_names[] = {"train", "training"};
 constexpr std::string_view val_names[] = {"val", "valid", "validation", "test", "testing"};
 
-// The first of these names, in any case, that is among the folders.
+// The folder with the first of these names, in any case, that has subfolders.
 fs::path part_folder(const std::vector<fs::path>& folders, Words names) {
   for (const std::string_view name : names)
     for (const fs::path& folder : folders)

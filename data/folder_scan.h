@@ -26,14 +26,14 @@ struct PartFolders {
 };
 PartFolders find_parts(const std::filesystem::path&);
 bool is_val_name(const std::string& folder);
-// The same, but refuses a folder with only val/.
+// Returns the parts; refuses a folder that has val/ but no train/.
 PartFolders require_train(PartFolders, const std::filesystem::path&);
 
 std::string extension_of(const std::filesystem::path&);  // ".jpg", in lower case
 bool is_read(std::string_view extension);
-// Extensions of images that this build, or any build, cannot read.
+// Whether it is an image's extension that this build, or any build, cannot read.
 bool is_other_image(std::string_view extension);
-// The extensions among those that a build with the format's library reads.
+// Whether a build with the format's library reads it (WebP, TIFF).
 bool has_library(std::string_view extension);
 
 }  // namespace bv

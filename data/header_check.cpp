@@ -1,4 +1,4 @@
-// Reads every image's header before a run, so that a bad header never ends a later epoch.
+// Reads every image's header before a run, so that a bad one can't end it in a later epoch.
 #include <algorithm>
 #include <map>
 #include <mutex>

@@ -7,7 +7,7 @@
 namespace bv {
 
 // Chooses a class's validation images by hashes of their file names, so that adding or removing
-// files changes the choice as little as possible; at least one image if there are two.
+// files changes the choice as little as possible; at least one image if the class has two.
 std::vector<bool> held_out(const std::string& class_name, const std::vector<std::string>& names,
                            double fraction, uint64_t seed);
 

@@ -1,4 +1,4 @@
-// A data set of image files, each of them one image.
+// A data set of image files, one image per file.
 #include <memory>
 
 #include "base/file.h"

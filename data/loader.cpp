@@ -1,5 +1,5 @@
-// A ring of batches: workers fill rows in the order of use, the caller takes whole batches from the
-// other end. A row's content doesn't depend on which worker fills it or when.
+// A ring of batches: workers fill rows in the order in which the caller consumes whole batches. A
+// row's content doesn't depend on which worker fills it or when.
 #include "data/loader.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t synthetic_batches = 1000;
 constexpr uint32_t max_replacements = 1000;
-constexpr int64_t batches_ahead = 4;  // announced to the data set, after those in the ring
+constexpr int64_t batches_ahead = 4;  // announced to the data set, after the one being filled
 
 using Order = std::vector<uint32_t>;
 
@@ -100,7 +100,7 @@ struct Loader::State {
     size = stored_size(o.kind, o.crop, o.image_size, train);
     row_bytes = 3 * size_t(size) * size;
     layers = train ? static_cast<size_t>(o.augment.layers()) : 0;
-    // A photo is worth waking a thread for; small images are handed out in chunks.
+    // A photo takes long enough to be a unit of work; small images are handed out 16 at a time.
     chunk = o.kind == DataKind::photos ? 1 : 16;
     slots.resize(std::max(1, o.prefetch) + 1);
     if (!o.images) return;
@@ -201,7 +201,7 @@ struct Loader::State {
     return {first, std::min<int64_t>(options.local_batch, end - first)};
   }
 
-  // The next epoch's order is drawn when it begins.
+  // Stops at the end of the epoch: the next one's order isn't drawn until that epoch begins.
   void announce(const Slot& slot, int64_t sequence) {
     const int64_t last = sequence + batches_ahead;
     for (announced = std::max(announced, sequence); announced <= last; ++announced) {
@@ -282,7 +282,7 @@ struct Loader::State {
           on_bad_image(candidate, bad.what());
         } catch (const std::bad_alloc&) {
           throw DataError(data.name(candidate) +
-                          ": not enough memory to decode it; fewer --workers take less");
+                          ": not enough memory to decode it; fewer --workers need less");
         }
       if (!train) return -1;
       const Philox4 random = philox(options.seed, attempt, static_cast<uint32_t>(index),
@@ -318,7 +318,7 @@ struct Loader::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  // Batches since start(): the caller has `given`; filled_rows rows of `filling` are handed out.
+  // Batches since start(): the caller holds `given`; filled_rows rows of `filling` are assigned.
   int64_t base = 0, given = -1, filling = 0, announced = 0;
   int filled_rows = 0, busy = 0;
   bool running = false, stopping = false;

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// The names that stand for what is built in; one has several spellings.
+// The names that this reader implements; some moved to another module in NumPy 2.
 enum class Known : uint8_t { reconstruct, from_buffer, ndarray, dtype, encode };
 constexpr PickleKind::Name names[] = {{"numpy.core.multiarray", "_reconstruct"},
                                       {"numpy._core.multiarray", "_reconstruct"},
@@ -32,7 +32,7 @@ void fill(PickleReader& in, PickleValue& array, uint32_t shape, uint32_t type, u
   if (array.complete) in.refuse_here("an array that is filled twice");
   if (in.value(shape).kind != Kind::tuple || in.value(type).kind != Kind::dtype ||
       in.value(bytes).kind != Kind::text)
-    in.refuse_here(std::string("other arguments than ") + numpys);
+    in.refuse_here(std::string("arguments that differ from ") + numpys);
   uint64_t count = 1;
   std::string sizes;
   for (const uint32_t id : in.value(shape).items) {
@@ -98,13 +98,13 @@ void call(PickleReader& in, size_t name, uint32_t given) {
   in.refuse_here("a call of numpy.ndarray");
 }
 
-// Gives an array its elements; a dtype's state has nothing that matters for bytes.
+// Sets an array's elements; a dtype's state is ignored, since it is irrelevant for bytes.
 void build(PickleReader& in, uint32_t object, uint32_t state) {
   in.push_again(object);
   if (in.value(object).kind == Kind::dtype && in.value(state).kind == Kind::tuple) return;
   if (in.value(object).kind != Kind::array)
     in.refuse_here(std::string("a state for ") + kind_name(in.value(object).kind));
-  // version, shape, dtype, by columns, bytes
+  // version, shape, dtype, whether column-major, bytes
   const std::vector<uint32_t> of = in.arguments(state, 5, numpys);
   const PickleValue& columns = in.value(of[3]);
   if ((columns.kind != Kind::truth && columns.kind != Kind::integer) || columns.number != 0)

@@ -1,4 +1,4 @@
-// Pickles of plain values and numpy's arrays of uint8, as CIFAR for Python has them.
+// Pickles of plain values and NumPy arrays of uint8, as in CIFAR for Python.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace bv {
 
-// A file of at most `limit` bytes. Throws DataError, which begins with its path.
+// Reads a file of at most `limit` bytes. Throws DataError, whose text begins with the path.
 Pickle read_numpy_pickle(const std::string& path, uint64_t limit);
 
 }  // namespace bv

@@ -12,8 +12,8 @@ namespace bv {
 
 namespace {
 
-// Pixel (y, x) of out [size, size, 3] is pixel (y + top, x + left) of the image, if there is one;
-// `at`: where in the image these pixels are.
+// Sets pixel (y, x) of out [size, size, 3] to pixel (y + top, x + left) of the image, if `pixels`
+// has it. `at`: the region of the image that `pixels` holds.
 void copy_window(const Image& pixels, const Region& at, int top, int left, int size, uint8_t* out) {
   const int begin = std::max(0, at.left - left), end = std::min(size, at.left + at.width - left);
   if (begin >= end) return;
@@ -69,17 +69,17 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       size_(stored_size(options.kind, options.crop, options.image_size, train)),
       cache_(options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// Depends only on the image and this box, so a batch's pixels depend on nothing else. The inverse
-// DCT keeps frequencies that the filter would remove; this shows least if the filter still scales:
-// with a factor of 4 left to it, as in random crops, values differ by less than the promised two
-// levels.
+// The request depends only on the box and its target size, so a batch's pixels depend on nothing
+// else. A reduced inverse DCT keeps frequencies that the filter would remove; the error is smaller
+// if the filter still has to shrink the image. With a factor of 4 left to the filter, as in random
+// crops, values differ by less than two levels of 255 on average.
 DecodeRequest Preprocessor::to_resize(const Box& box, int height, int width) const {
   const double left_to_the_filter = crop_ == TrainCrop::random_resized ? 4 : 1.25;
   return {.part = pixels_read(box, height, width, options_.crop.interpolation),
           .shrink = std::min(box.height / height, box.width / width) / left_to_the_filter};
 }
 
-// The cache keeps whole images, so that other crops find them; the pixels are the same.
+// The cache holds whole images, so that other crops of an image hit; the pixels don't change.
 std::shared_ptr<const View> Preprocessor::view(int64_t index, const RequestFn& choose) {
   if (auto kept = cache_.find(index, choose)) return kept;
   if (!cache_.open()) return std::make_shared<const View>(data_.view(index, choose));
@@ -127,7 +127,7 @@ Image Preprocessor::final_image(View view, const Placement& place, Resizer& resi
   return result;
 }
 
-// Cuts the window here if images have any size; if all have one size, the device cuts it.
+// Leaves the crop to the device if the image has the stored size; otherwise crops here.
 void Preprocessor::cut_window(const View& view, const AugmentKey& key,
                               const PreparedRow& out) const {
   const auto [top, left] =
@@ -190,7 +190,7 @@ Box Preprocessor::shown(int64_t index, uint32_t epoch) const {
     const Window w = random_window(key, height, width, size, options_.crop);
     return {double(w.top), double(w.left), double(size), double(size)};
   }
-  // The placed part is `placed.height` pixels high in the result: one of them is `down` high.
+  // A pixel of the result covers `down` x `right` pixels of the image.
   const Placement placed = centre_crop(height, width, size, options_.crop);
   const double down = placed.from.height / placed.height;
   const double right = placed.from.width / placed.width;

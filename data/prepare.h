@@ -1,4 +1,4 @@
-// Turns a data set's image into a batch's row, and the Crop that is left to the device.
+// Turns a data set's image into a row of a batch and the Crop that the device applies.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -12,15 +12,15 @@
 
 namespace bv {
 
-// A cache of whole images by index and size. When they exceed the limit, drops all and stays empty,
-// since a part of a larger set would rarely be hit. Batches don't depend on it.
+// A cache of whole images by index and scale. If they exceed the limit, drops all and stays empty,
+// since a cache of a small part of the set would rarely hit. Batches don't depend on the cache.
 class ViewCache {
  public:
   explicit ViewCache(size_t limit) : limit_(limit) {}
-  // The view that `choose` asks for, given the image's size. Null: not kept.
+  // A view at the scale that `choose` requests, given the image's size. Null: not cached.
   std::shared_ptr<const View> find(int64_t index, const RequestFn& choose) const;
   void add(int64_t index, std::shared_ptr<const View> view);
-  bool open() const;  // keeps added images
+  bool open() const;  // whether added images are kept
   size_t bytes() const;
 
  private:
@@ -42,8 +42,8 @@ class Preprocessor {
   Preprocessor(const Dataset& data, const LoaderOptions& options, bool train);
   // Throws BadImage.
   void run(int64_t index, uint32_t epoch, Resizer& resizer, const PreparedRow& out);
-  // The part of the image that the row shows before flipping, in pixels of its file; it extends
-  // beyond the image if there is a frame. Throws BadImage.
+  // The part of the image that the row shows before flipping, in the image's pixels; it extends
+  // beyond the image where a frame is added. Throws BadImage.
   Box shown(int64_t index, uint32_t epoch) const;
 
  private:

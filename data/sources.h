@@ -27,9 +27,9 @@ std::unique_ptr<Dataset> image_files(std::string root, std::vector<ImageFile>);
 
 std::string lower_case(std::string text);
 
-// "CIFAR-10" or "CIFAR-100" if the folder has files of these; or empty.
+// "CIFAR-10" or "CIFAR-100" if the folder has their files; otherwise empty.
 std::string cifar_name(const std::string& folder);
-// The folder with CIFAR's files: the path, or the only folder in it; empty: neither is.
+// The folder with CIFAR's files: the path itself or its only subfolder; empty: neither.
 std::string cifar_folder(const std::string& path);
 
 // Classes in the order of --classes, which may be their number or all their names in any order.
@@ -60,7 +60,7 @@ class Fingerprint {
   uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
-// A sequence of random words for one item: an image of a part, a pool's image, a class.
+// A sequence of random words for one item, such as an image of a part.
 class RandomWords {
  public:
   RandomWords(uint64_t seed, RandomUse use, uint32_t thing, uint32_t part = 0)

@@ -78,7 +78,7 @@ Named command_of(std::span<const std::string> arguments, std::span<const Command
 
 CommandLine parse_command_line(std::span<const std::string> arguments) {
   if (arguments.empty()) return {.print = CommandLine::Print{usage_text(), 2}};
-  if (!after(arguments[0], commands()).empty()) {  // only the first word of a two-word command
+  if (!after(arguments[0], commands()).empty()) {  // the first word of a two-word command
     const bool help = arguments.size() > 1 && std::ranges::count(asks_for_help, arguments[1]) > 0;
     if (help || arguments.size() == 1)
       return {.print = CommandLine::Print{list_text(commands(), arguments[0], text_width()),

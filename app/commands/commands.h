@@ -1,4 +1,4 @@
-// The launcher's commands, one row each; each command has its own file next to this one.
+// The table of the launcher's commands; they are defined in this folder and its subfolders.
 #pragma once
 #include <span>
 #include <string>
@@ -17,7 +17,7 @@ extern const Command data_list_command, data_pack_command, data_index_command, d
 std::span<const Command> commands();
 
 // Finds the command in `all` that the arguments begin with, and the number of words in its name.
-// Without a command's name it is train, which may be left out. Throws UserError if the first word
+// Without a command's name, the command is train. Throws UserError if the first word
 // is neither a command nor a model.
 struct Named {
   const Command* command;

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct KnownSet {
-  std::string_view name, folder;  // folder: its top folder in the archive
+  std::string_view name, folder;  // folder: the archive's top folder
   std::string_view url, sha256;   // as listed by TensorFlow Datasets; empty: nobody has recorded it
   uint64_t bytes;
 };
@@ -79,7 +79,7 @@ bool is_zip(const std::string& archive) {
   return first[0] == 'P' && first[1] == 'K';
 }
 
-// Moves what `from` has, without its top folder, into `folder`, and removes `from`.
+// Moves the contents of `from`, without their top folder, into `folder`, and removes `from`.
 void move_without_top(const fs::path& from, const fs::path& folder) {
   const auto entries = [](const fs::path& of) {
     return std::vector<fs::path>(fs::directory_iterator(of), {});
@@ -92,7 +92,7 @@ void move_without_top(const fs::path& from, const fs::path& folder) {
   fs::remove_all(from);
 }
 
-// tar's warnings come before its errors.
+// The first line after tar's warnings, which precede its errors.
 std::string first_error(const std::string& output) {
   const std::vector<std::string> lines = split(output + "\n", '\n');
   const auto found = std::ranges::find_if(
@@ -100,7 +100,7 @@ std::string first_error(const std::string& output) {
   return found == lines.end() ? lines[0] : *found;
 }
 
-// Unpacks the archive without its top folder. False if a stop signal came.
+// Unpacks the archive without its top folder. False after a stop signal.
 bool unpack(const std::string& archive, const fs::path& folder) {
   const bool zip = is_zip(archive);
   const fs::path unzipped = folder / ".unzipped";
@@ -148,7 +148,7 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
     if (!sha256) return 128 + stop_signal();
     if (archive.sha256.empty())
       unverified =
-          "unverified: SHA-256 " + *sha256 + ", with which nothing is recorded to compare\n";
+          "unverified: SHA-256 " + *sha256 + ", no checksum is recorded to compare it with\n";
     if (!unpack(archive.path, folder.place())) return 128 + stop_signal();
   }
   const std::string contents = contents_of(folder.place(), archive.url);

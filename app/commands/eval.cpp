@@ -110,8 +110,8 @@ std::string end_of_path(std::string_view path) {
   return std::string(file == path.npos || folder == path.npos ? path : path.substr(folder + 1));
 }
 
-// How the validation images differ from those the run listed; empty if they don't, or if the user
-// chose other images.
+// A warning if the validation images differ from those that the run listed; empty if they don't,
+// or if the user chose other images.
 std::string changed_since(const TrainedModel& m, const Dataset& val) {
   const std::string list = m.place.run + "/" + val_list_name;
   const auto chosen = [&](const char* option) {

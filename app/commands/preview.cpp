@@ -67,7 +67,7 @@ void write(const fs::path& path, std::span<const std::byte> bytes) {
 
 class Preview {
  public:
-  // at_most: fewer than own.count images are fine, too.
+  // at_most: own.count is only a limit; the epoch may have fewer images.
   Preview(const Setup& setup, Backend& backend, const PreviewOptions& own, bool at_most,
           const fs::path& folder, int cores);
   bool run();  // false: a signal asked to stop
@@ -174,7 +174,7 @@ PreviewRecord Preview::seen(const Batch& batch, int row) const {
   return seen;
 }
 
-// Shows the first `shown` rows of a batch after each operation on the device.
+// Shows the first `shown` rows of a batch: cropped, after all operations of the device, and mixed.
 void Preview::show_rows(const Batch& batch, int shown) {
   const int rows = batch.mixes ? shown + shown % 2 : shown;  // includes the last row's partner
   const auto count = static_cast<size_t>(rows);

@@ -1,4 +1,4 @@
-// A training image as preview shows it: a line of batch.jsonl, and the text under its pictures.
+// A training image as preview shows it, its line of batch.jsonl and the text under its pictures.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,10 +17,10 @@ struct PreviewRecord {
   std::string path;
   int label;
   Box crop;   // in pixels of the file
-  bool flip;  // left and right
+  bool flip;  // horizontally
   std::vector<DrawnOperation> ops = {};
   std::optional<Box> erase = {};
-  std::optional<Mix> mix = {};  // with image number ^ 1; empty: the run doesn't mix
+  std::optional<Mix> mix = {};  // with image `number ^ 1`; empty: the run doesn't mix
   int partner_label = -1;
 
   int64_t partner() const { return number ^ 1; }
@@ -29,7 +29,7 @@ struct PreviewRecord {
 };
 
 std::string number_text(int64_t number);  // 00003
-// A line of batch.jsonl; has the target's class probabilities as the loss takes them.
+// A line of batch.jsonl, with the target's class probabilities that the loss uses.
 std::string line_of(const PreviewRecord&, int classes, double label_smoothing);
 
 std::vector<std::string> before_caption(const PreviewRecord&,

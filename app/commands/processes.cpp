@@ -39,7 +39,7 @@ NodePlace node_place(const Options& o) {
           .least = o.nnodes.least};
 }
 
-// The batch stays when the number of processes changes.
+// Refuses --local-batch where the number of processes may change, since the batch must not.
 void refuse_local_batch(const Options& o, const std::string& with) {
   if (o.max_restarts > 0 && o.local_batch)
     throw UserError("--local-batch excludes " + with +
@@ -62,7 +62,7 @@ bool has_begun(const std::string& folder) {
   return !folder.empty() && std::filesystem::exists(folder + "/config.json", ignored);
 }
 
-// Whether as many processes can train the run with its batch; that of a recipe is adjusted unless
+// Whether `nproc` processes can train the run with its batch. A recipe's batch is adjusted unless
 // the run has begun with it.
 bool fits(const Options& given, int nproc, const std::string& folder) {
   const Options o = has_begun(folder) ? options_of_run(folder) : given;
@@ -71,7 +71,7 @@ bool fits(const Options& given, int nproc, const std::string& folder) {
   return !o.batch || !o.is_explicit("batch") || *o.batch % share == 0;
 }
 
-// As many processes as there are GPUs, if --min-nproc allows fewer than `here`.
+// `here`; with fewer GPUs, the largest number from --min-nproc to the number of GPUs that fits.
 int processes_to_start(const Options& o, int here) {
   const bool on_gpus = o.device.value_or(DeviceKind::cuda) == DeviceKind::cuda;
   const int gpus = on_gpus && !o.oversubscribe ? gpu_count(nullptr) : 0;
@@ -107,7 +107,7 @@ int processes_here(const Options& o) {
   if (*o.nproc % nodes == 0) return *o.nproc / nodes;
   throw UserError("the run in " + o.resume + " had " + std::to_string(*o.nproc) +
                   " processes, which --nnodes " + std::to_string(nodes) +
-                  " doesn't divide; give -n, of each node");
+                  " doesn't divide; give -n, the processes per node");
 }
 
 int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
@@ -160,7 +160,7 @@ Connection connect(World& world, const Options& o, const StartFacts& facts,
   try {
     hosts = connect_hosts(world, bucket_bytes, o.timeout);
   } catch (const UserError& e) {
-    // The launchers have met, so it is no mistake that a rank hasn't come: it has died.
+    // The launchers have met, so a missing rank isn't the user's mistake: its process has died.
     if (world.launched && world.nodes > 1 && o.max_restarts > 0) throw RunError(e.what());
     throw;
   }

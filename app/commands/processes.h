@@ -21,8 +21,8 @@ struct Process {
   std::unique_ptr<Communicator> communicator = nullptr;
 };
 
-// Runs `work` in each process of the run. If this is a worker (of our launcher or another one),
-// runs it here; else starts as many processes as `options` asks for, with the same argv, and
+// Runs `work` in each process of the run. A worker (of our launcher or another one) runs it here;
+// otherwise this process starts as many processes as `options` requests, with the same argv, and
 // supervises them. --plan runs in this process alone. `options` reports mistakes in the command
 // line before any process starts.
 int in_processes(const CommandLine&, const std::vector<std::string>& argv,

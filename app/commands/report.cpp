@@ -35,7 +35,7 @@ void refuse_others(const std::string& file) {
   if (!folder.empty() && !std::filesystem::is_directory(folder, error))
     throw UserError(file + " can't be written: there is no folder " + folder.string());
   if (std::filesystem::exists(std::filesystem::symlink_status(file, error)) && !is_page(file))
-    throw UserError(file + " exists and is no page of this program; name another file (--out)");
+    throw UserError(file + " exists and is not a page of this program; name another file (--out)");
 }
 
 int report(const CommandLine& line, const std::vector<std::string>&) {

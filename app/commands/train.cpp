@@ -29,7 +29,7 @@ namespace {
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
 
-// Tells the launcher which step begins.
+// Reports to the launcher which step begins.
 class StepStatus : public Hook {
  public:
   explicit StepStatus(WorkerStatus& status) : status_(status) {}
@@ -40,7 +40,7 @@ class StepStatus : public Hook {
   WorkerStatus& status_;
 };
 
-// The status that a restart needs, or the answer to a node that comes late; else nothing.
+// The status that the launcher needs for a restart or for a node that joins late; else nothing.
 std::optional<WorkerStatus> status_for_restarts(const Options& o, const World& world) {
   if (o.min_nproc && !world.launched)
     throw UserError(
@@ -66,7 +66,7 @@ int threads_for_shards(const Options& o, const World& world, int cores) {
   return std::max(1, cores / std::max(1, here));
 }
 
-// request: read here if the caller has not read it.
+// request: read here unless the caller has read it.
 int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   const auto started = Profile::Clock::now();
   auto& [world, backend, communicator] = p;
@@ -75,16 +75,16 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   if (!request) request = read_request(line);
   Options& given = request->options;
   if (given.resume.empty()) claim.claim_new(given, world);
-  // Until begin() has seen that all ranks train, a stop signal loses nothing.
+  // Until Run::begin() succeeds on all ranks, a stop signal ends the process: nothing is lost.
   const EndsOnStopSignals starting([&claim] { claim.give_back(); });
   given.out = claim.folder();
   std::optional<WorkerStatus> status = status_for_restarts(given, world);
   if (status && world.local_rank == 0) status->claimed(given.out);
-  if (given.plan && world.rank > 0) return 0;  // rank 0's is enough
+  if (given.plan && world.rank > 0) return 0;  // rank 0 prints the plan
   DeviceChoice device = choose_device(given, world);
   const KernelSet kernels = resolve_kernels(given, device);
-  // With cores to spare, one of them reduces gradients while the others continue backward.
-  // Between machines it mostly waits for the network, and needs no core of its own.
+  // With cores to spare, one of them reduces gradients while the others continue the backward pass.
+  // Between machines the reduction mostly waits for the network and needs no core of its own.
   const bool spare = cores >= 4;
   const bool overlap =
       device.kind == DeviceKind::cpu && world.size > 1 && (spare || world.several_machines());
@@ -129,8 +129,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   });
 }
 
-// With --resume, if our launcher has started the run again: it continues in the folder that it had
-// claimed, or starts there if it has no checkpoint.
+// Adds --resume auto if our launcher has restarted the run: it continues in the folder that it had
+// claimed, or begins there if it has no checkpoint yet.
 CommandLine resumed_line(const CommandLine& line) {
   const std::optional<Restart> restart = restart_from_environment();
   CommandLine resumed = line;
@@ -143,7 +143,7 @@ CommandLine resumed_line(const CommandLine& line) {
   return resumed;
 }
 
-// A job that was started again would train from the beginning without a word.
+// Without this check, a restarted job would silently train from the beginning.
 void refuse_to_begin_again(const CommandLine& line) {
   if (line.values.contains("resume") || line.values.contains("plan")) return;
   for (const char* const name : {"TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"})

@@ -66,14 +66,14 @@ RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
     o.batch.reset();
   }
   std::error_code ignored;
-  if (line.values.contains("data") &&  // the run's belong to the run's --data
+  if (line.values.contains("data") &&  // val and class_names go with the run's --data
       !std::filesystem::equivalent(line.values.at("data").back(), o.data, ignored)) {
     o.val.clear();
     o.class_names.clear();
   }
   set_from_command_line(o, line);
   forget_training(o);
-  if (!o.bucket_bytes) o.bucket_bytes = 4 << 20;  // any size has room for the sums of an evaluation
+  if (!o.bucket_bytes) o.bucket_bytes = 4 << 20;  // any size holds an evaluation's sums
   return run;
 }
 
@@ -130,7 +130,7 @@ std::string model_of(const FinishedPlace& place, const WeightsInfo& info, const 
                   join(known_models(), ", "));
 }
 
-// Takes the value from the first that has it: the command line, the weights, the run, the model.
+// Takes the value from the first source that has it: command line, weights, run, model.
 template <class T, class Given>
 void resolve(const Options& o, std::string_view name, T& value,
              const std::optional<Given>& weights) {

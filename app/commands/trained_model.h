@@ -55,11 +55,11 @@ FinishedPlace find_finished(const std::string& given);
 
 struct TrainedModel {
   FinishedPlace place;
-  Options options;  // the run's or the weights' metadata; the command line wins
+  Options options;  // of the run or the weights' metadata; the command line wins
   ModelConfig model;
   std::vector<std::string> classes;      // of the outputs, in their order
   int run_batch = 0;                     // images per process of the run; 0: no run
-  std::optional<DeviceKind> run_device;  // if cuda, its precision applies, too
+  std::optional<DeviceKind> run_device;  // its precision applies only on this device
   KernelSet kernels = KernelSet::fast;   // of the backend
   TensorFile file;
 
@@ -70,12 +70,12 @@ Options finished_options(const CommandLine&, const FinishedOptions&);
 TrainedModel open_trained_model(const CommandLine&, const FinishedOptions&);
 
 std::unique_ptr<Backend> open_trained_backend(TrainedModel&, DeviceChoice, int cores);
-// A batch of at least `asked` images; a graph with batch norm needs two.
+// A batch of at least `asked` images; a graph with batch norm needs at least two.
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
 // Resolves device and precision. batch: of this process.
 Graph trained_graph(TrainedModel&, const DeviceChoice&, Backend&, int batch);
-// Allocates memory on a machine shared by `processes`, and sets the weights, which are then dropped
-// from the TrainedModel. Throws UserError if they don't fit.
+// Allocates memory, of which each of `processes` on this machine may take an equal share, and sets
+// the weights, which leave the TrainedModel. Throws UserError if the memory doesn't suffice.
 void load_trained_weights(TrainedModel&, const Graph&, Backend&, Inference&, int processes);
 // Prepares images as for an evaluation.
 LoaderOptions trained_loader(const TrainedModel&, Backend&, DataKind, int batch, int cores);

@@ -54,7 +54,7 @@ std::string state_of(const PublicWeights& w, const fs::path& cache) {
          (here ? "here" : "");
 }
 
-// A line for each, so that other programs find one by its name.
+// One line per entry, so that tools like grep find one by its name.
 std::string table(const std::string& model, const std::vector<PublicWeights>& all,
                   const fs::path& cache) {
   size_t longest = 0;
@@ -88,7 +88,7 @@ int list(const CommandLine& line, const std::vector<std::string>&) {
 std::string about_checksum(const PublicWeights& w, const std::string& sha256) {
   if (w.verified()) return "SHA-256: " + sha256 + ", as recorded";
   return "unverified: SHA-256 " + sha256 +
-         (w.sha256.empty() ? ", with which nothing is recorded to compare"
+         (w.sha256.empty() ? ", no checksum is recorded to compare it with"
                            : ", of which only the first digits are recorded, " + w.sha256);
 }
 

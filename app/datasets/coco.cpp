@@ -25,14 +25,14 @@ struct Item {
   bool crowd = false;
 };
 
-// A list's lines can't hold other names.
+// Whether a name can be written on a line of a list.
 bool is_plain(const std::string& name) { return printable(name, name.npos) == name; }
 
 struct Coco {
   std::vector<Item> images, annotations, categories;
 };
 
-// Takes the items from the parser's events, since the tree of a large file takes too much memory.
+// Builds the items from the parser's events, since the tree of a large file takes too much memory.
 // Depth 1 is the root, 2 a list in it, 3 an item, 4 a member of an item that isn't a single value.
 class CocoReader final : public JsonEvents {
  public:

@@ -60,11 +60,11 @@ std::vector<std::string> order_by(const std::string& path, const std::vector<std
                       "'");
   for (const std::string& name : names)
     if (!std::ranges::count(found, name))
-      throw UserError("--labels " + path + ": there is no class '" + printable(name) + "'");
+      throw UserError("--labels " + path + ": the data has no class '" + printable(name) + "'");
   return names;
 }
 
-// A line of a list or an index can't hold other names.
+// Whether a name can be written on a line of a list or an index.
 bool is_plain(const std::string& name) {
   return std::ranges::none_of(name, [](unsigned char c) { return c < ' ' || c == 0x7f; });
 }
@@ -147,7 +147,7 @@ class ListParser {
     list_.images.push_back(std::move(image));
   }
 
-  // Takes the box "12,40,200,100" after the last space of a path.
+  // Moves the box "12,40,200,100", if one follows the last space, from the path into `box`.
   void take_box(ListedImage& image) {
     const size_t space = image.path.find_last_of(" \t");
     if (space == image.path.npos || space == 0) return;

@@ -1,4 +1,4 @@
-// LIST: pictures with their labels, for people to edit and for `data pack`. Text:
+// LIST: pictures with their labels, editable by hand, read by `data pack`. Text:
 //   # barevision list 1
 //   # folder /data/photos              base of the paths; default: the list's own folder
 //   # class 0 daisy                    one line per class, in label order; default: numbers

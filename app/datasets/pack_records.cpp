@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The lines of one picture: one, or one per object in it.
+// The list's lines for one picture: one, or one per object in it.
 struct Job {
   size_t first, count;
 };
@@ -49,7 +49,7 @@ std::vector<Job> jobs_of(const ImageList& list, const std::string& path) {
     }
     if (!seen.insert(picture).second)
       throw DataError(path + ": lists " + printable(picture) + " twice" +
-                      (list.objects ? "; a picture's objects are to be neighbours" : ""));
+                      (list.objects ? "; a picture's objects must be on adjacent lines" : ""));
     jobs.push_back({i, 1});
   }
   return jobs;
@@ -126,7 +126,7 @@ class RecordBuilder {
     size = size_of(small);
   }
 
-  // Labels in records begin with 1: TF-Slim's 0 is the background.
+  // Labels in records begin with 1, since 0 is TF-Slim's background class.
   void label(const Job& job, const std::vector<Region>& boxes, PictureExample& picture) const {
     const auto class_of = [&](size_t i) { return list_.images[i].label; };
     if (!list_.objects) {
@@ -261,7 +261,7 @@ class Packer {
   }
 
  private:
-  // The index of the first picture that doesn't fit into the shards begun so far.
+  // The index of the first picture that belongs to a later shard than those begun so far.
   int64_t end_of_shard() const {
     const auto begun = static_cast<int64_t>(index_.files.size());
     return begun * static_cast<int64_t>(jobs_.size()) / packed_.shards;

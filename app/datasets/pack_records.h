@@ -24,10 +24,10 @@ struct Packed {
   std::string first_skipped = {};
 };
 
-// Writes OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index, the
-// same for any number of workers. They are written in a hidden folder of OUT, then renamed, the
-// index last. Returns nothing if `go_on`, called with the number of finished pictures, returns
-// false. Throws DataError naming a bad picture, UserError if the files exist, RunError.
+// Writes OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index; their
+// contents don't depend on the number of workers. They are written in a hidden folder of OUT, then
+// renamed, the index last. Returns nothing if `go_on`, called with the number of finished pictures,
+// returns false. Throws DataError naming a bad picture, UserError if the files exist, RunError.
 std::optional<Packed> pack_records(const ImageList&, const std::string& list_path,
                                    const std::string& out, const PackOptions&,
                                    const std::function<bool(int64_t done, int64_t of)>& go_on);

@@ -18,9 +18,9 @@ struct SplitPlan {
   std::vector<ClassCount> classes;
   std::vector<std::string> notes;  // about images that aren't read
 };
-// Holds out the images that a training run's --val-fraction and --split-seed hold out: the choice
-// depends on their names alone. Throws DataError if the path is not a folder of class folders, is
-// split already, or has a class with too few images for both parts.
+// Holds out the images that a training run with this --val-fraction and --split-seed holds out: the
+// choice depends on their names alone. Throws DataError if the path is not a folder of class
+// folders, is split already, or has a class with too few images for both parts.
 SplitPlan plan_split(const std::string& path, double val_fraction, uint64_t seed);
 
 // Copies or links the files into `folder`, which must exist. Returns false if `go_on`, called with

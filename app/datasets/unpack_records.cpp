@@ -69,14 +69,14 @@ class Unpacker {
     return true;
   }
 
-  // Puts the file into its class's folder, unless its name includes that already.
+  // The file's path in its class's folder, unless its name already includes that folder.
   static fs::path path_of(const RecordIndex& index, const IndexRow& row) {
     const std::string name(index.name(row)), class_name = index.classes[row.label];
     const bool placed = !index.boxes.empty() || name.starts_with(class_name + "/");
     const fs::path path = placed ? fs::path(name) : fs::path(class_name) / name;
     for (const auto& part : path)
       if (path.is_absolute() || part == "..")
-        throw BadImage("the picture '" + printable(name) + "'would be outside the new folder");
+        throw BadImage("the picture '" + printable(name) + "' would be outside the new folder");
     return path;
   }
 

@@ -1,4 +1,4 @@
-// Turns the pictures in records, or in CIFAR's files, into files.
+// Writes the pictures in records, or in CIFAR's files, as image files.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,9 +13,9 @@ struct Unpacked {
   std::string first_skipped = {};
 };
 // Writes into `folder`, which must exist: CLASS/NAME, or photos with objects under their own names;
-// with two parts, in train/ and val/. Records give the original files, CIFAR gives PNG. Returns
-// nothing if `go_on`, called with the number of finished pictures, returns false. Throws DataError,
-// RunError.
+// two parts go to train/ and val/. Pictures in records keep their bytes, CIFAR's become PNG.
+// Returns nothing if `go_on`, called with the number of finished pictures, returns false. Throws
+// DataError, RunError.
 std::optional<Unpacked> unpack_records(const std::string& path, const std::filesystem::path& folder,
                                        bool skip_bad,
                                        const std::function<bool(int64_t done, int64_t of)>& go_on);

@@ -18,7 +18,7 @@ namespace bv {
 #if !BAREVISION_TURBOJPEG
 std::string encode_jpeg(const Image&, int) {
   throw UserError(
-      "this build can't write JPEG files, for want of libjpeg-turbo; make deps && make adds it");
+      "this build can't write JPEG files, it lacks libjpeg-turbo; make deps && make adds it");
 }
 #else
 

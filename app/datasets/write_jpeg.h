@@ -1,4 +1,4 @@
-// Writes photos.
+// Encodes photos.
 #pragma once
 #include <string>
 
@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// Encodes a JPEG with libjpeg-turbo, colours at half the resolution. Throws UserError in a build
+// Encodes a JPEG with libjpeg-turbo, chroma at half the resolution. Throws UserError in a build
 // without that library.
 std::string encode_jpeg(const Image& image, int quality);
 

@@ -52,7 +52,7 @@ class PartialFile {
   void empty() {
     if (ftruncate(file_->fd(), 0) != 0) throw WriteError("write", path_, errno);
   }
-  // The headers of the answer that it began with, which tell other versions of the file.
+  // The headers of the response that the partial file began with; they identify its version.
   std::string headers() const { return path_ + ".headers"; }
   void rename_to(const std::string& path) {
     if (fsync(file_->fd()) != 0) throw WriteError("write", path_, errno);
@@ -61,7 +61,7 @@ class PartialFile {
 
  private:
   void open_again() {
-    // curl inherits it, so that the lock lasts while a curl writes that has outlived this process.
+    // curl inherits the descriptor, so a curl that outlives this process keeps the lock.
     file_.emplace(open(path_.c_str(), O_RDWR | O_CREAT, 0666));
     if (!*file_) throw WriteError("write", path_, errno);
   }
@@ -91,9 +91,9 @@ WholeFile whole_file(const std::string& headers) {
   std::string etag, changed;
   WholeFile whole;
   std::ifstream file(headers);
-  bool from_zero = false;  // else, of a transfer that curl has resumed, it has the rest's length
+  bool from_zero = false;  // false: curl has resumed; content-length counts only the rest
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("HTTP/")) {  // the last answer counts
+    if (line.starts_with("HTTP/")) {  // the last response counts
       etag = changed = "", whole = {};
       from_zero = line.find(" 200") != line.npos;
     }
@@ -118,7 +118,7 @@ CurlEnd run_curl(const Download& d, const PartialFile& file, const std::string& 
       "--speed-limit 1 --speed-time 60 --continue-at -",
       ' ');
   if (file.size() == 0) words.insert(words.end(), {"--dump-header", file.headers()});
-  // If its version is another, the server sends all, which curl refuses to append.
+  // If the server's version differs, it sends the whole file, which curl refuses to append.
   if (!version.empty()) words.insert(words.end(), {"--header", "If-Range: " + version});
   words.insert(words.end(), {"--output", d.path, "--write-out", "\n%{http_code}", "--url", d.url});
   const ProgramEnd end = run_to_end(words, go_on);
@@ -173,7 +173,7 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-// False if a stop signal came.
+// False after a stop signal.
 bool wait_for_lock(const Download& d, PartialFile& file) {
   while (!file.lock()) {
     if (d.into.empty()) throw UserError(d.path + ": another process is downloading into it");
@@ -196,7 +196,7 @@ std::optional<std::string> download(const Download& d,
                                     const std::function<void(uint64_t)>& progress) {
   PartialFile file(d.path);
   if (!wait_for_lock(d, file)) return {};
-  // The process that was waited for has done it.
+  // The process that held the lock has downloaded the file.
   if (!d.into.empty() && exists(d.into)) return sha256_of(d.into);
   const bool complete =
       file.size() > 0 && !d.sha256.empty() && sha256_of(d.path).starts_with(d.sha256);
@@ -211,7 +211,7 @@ std::optional<std::string> download(const Download& d,
     file.empty();
     throw TransferError(d.url + ": its SHA-256 is " + sha256 + ", not " + d.sha256 +
                         (d.sha256.size() < 64 ? "..." : "") +
-                        "; it was damaged on its way, or is another file");
+                        "; it was damaged in transit, or is another file");
   }
   try {
     if (d.check) d.check();

@@ -14,8 +14,8 @@ struct FetchedWeights {
   bool downloaded = false;  // by this process
 };
 
-// Nothing if a stop signal came. `mirror`: a URL in place of the host; empty: none. Throws RunError
-// with the URL and where to put its file by hand.
+// Returns nothing after a stop signal. `mirror`: a URL in place of the host; empty: none. Throws
+// RunError with the URL, and where to put its file by hand.
 std::optional<FetchedWeights> fetch_weights(const PublicWeights&,
                                             const std::filesystem::path& cache,
                                             const std::string& mirror);

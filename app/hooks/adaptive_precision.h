@@ -1,4 +1,4 @@
-// --amp-policy: before each epoch, decides on all ranks in which precision the trainer computes.
+// --amp-policy: decides, on all ranks, the precision of each epoch before it begins.
 #pragma once
 #include "engine/run/run.h"
 

@@ -56,8 +56,8 @@ void Checkpoints::tell_written(Run& run) {
   for (const SaveRecord& written : run.folder.written()) run.at(&Hook::after_save, written);
 }
 
-// At the end of an epoch or the run, before_test saves, or after_train_epoch, which has the
-// outcome.
+// At the end of an epoch or the run, before_test saves, or after_train_epoch, which knows the
+// evaluation's outcome.
 void Checkpoints::after_train_iter(Run& run, StepRecord&) {
   const bool ends = run.progress.batch == 0 || run.progress.step == run.end || run.stopped_by;
   if (!ends && due(run, false)) save(run, false);
@@ -70,8 +70,8 @@ void Checkpoints::before_test(Run& run) {
   in_saving(run, [&] { wait_for_disk(run); });
 }
 
-// Waits before an evaluation, so that a kill during it costs no epoch; but not long: a slow disk
-// continues to write during the evaluation.
+// Waits before an evaluation, so that a kill during the evaluation doesn't lose the epoch; but only
+// briefly: a slow disk continues to write during the evaluation.
 void Checkpoints::wait_for_disk(Run& run) {
   run.folder.wait(waiting_share * (Clock::now() - waited_));
   waited_ = Clock::now();

@@ -1,7 +1,7 @@
-// Saves by --save-every, after each best evaluation and at the end of the run, on all ranks. A
-// checkpoint due at the end of an epoch is saved before the evaluation, which then only moves
-// best/. A time is taken by rank 0's clock; its request travels with the gradients, so that all
-// ranks save after the same step.
+// Saves by --save-every, after each evaluation that is the best so far and at the end of the run,
+// on all ranks. A checkpoint due at the end of an epoch is saved before the evaluation, which then
+// adds its outcome. A --save-every in time units is measured by rank 0; its request is reduced with
+// the gradients, so that all ranks save after the same step.
 #pragma once
 #include <chrono>
 
@@ -29,7 +29,7 @@ class Checkpoints : public Hook {
   void wait_for_disk(Run&);
 
   using Clock = std::chrono::steady_clock;
-  Clock::time_point waited_;  // when it last waited for the disk
+  Clock::time_point waited_;  // when this hook last waited for the disk
   Clock::time_point saved_;   // when the last checkpoint began
 };
 

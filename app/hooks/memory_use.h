@@ -1,4 +1,4 @@
-// Records the memory that this process has planned and what it uses, on the host and the device.
+// Records this process's planned memory, and the memory it uses on the host and the device.
 #pragma once
 #include "engine/run/run.h"
 

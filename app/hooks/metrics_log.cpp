@@ -30,7 +30,7 @@ void MetricsLog::before_train(Run& run) {
   if (restart) write(run, *restart);
 }
 
-// Writes this restart, and before it those that their own processes didn't come to write.
+// Writes this restart, preceded by earlier ones whose processes ended before they wrote theirs.
 void MetricsLog::write(Run& run, const Restart& restart) {
   const std::set<std::string> logged =
       restart.unlogged.empty() ? std::set<std::string>() : restart_lines(path_of(run));
@@ -52,14 +52,14 @@ void MetricsLog::write(Run& run, const Restart& restart) {
   }
 }
 
-// An error doesn't end the run: its weights are worth more than its log.
+// A write error doesn't end the run: the weights are worth more than the log.
 void MetricsLog::write(Run& run, const std::string& json) {
   if (!file_) return;
   try {
     file_->append(json + "\n");
   } catch (const RunError& e) {
     file_.reset();
-    run.warn(std::string(e.what()) + "; training continues, without further lines there");
+    run.warn(std::string(e.what()) + "; training continues, without further log lines");
     run.incomplete = true;
   }
 }

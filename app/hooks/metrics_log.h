@@ -23,7 +23,7 @@ class MetricsLog : public Hook {
   void write(Run&, const Restart&);
   void write(Run&, const std::string& json);
 
-  std::optional<LogFile> file_;  // empty after it could not be written
+  std::optional<LogFile> file_;  // empty after a failed write
 };
 
 }  // namespace bv

@@ -1,5 +1,5 @@
 // report.html and report.json in the run's folder: curves, classes, worst mistakes, memory plan.
-// Rank 0 writes them after each epoch and when the run ends, while training continues.
+// Rank 0 writes them after each epoch, while training continues, and when the run ends.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -21,7 +21,7 @@ class ReportPage : public Hook {
   void after_error(Run&, const std::string& line) override;
 
  private:
-  // Shared with the background's jobs. A job that runs late writes the newest facts.
+  // Shared with the background jobs. A delayed job writes the newest facts.
   struct Page {
     explicit Page(RunReport made) : report(std::move(made)) {}
     RunReport report;
@@ -30,7 +30,7 @@ class ReportPage : public Hook {
     void write();
   };
   void write(Run&, const std::string& ending);
-  // An error must not cost the run its weights: it is reported once, and the run continues.
+  // Runs `work`. An error in it must not end the run: it is reported once, and training continues.
   template <class F>
   void try_to(Run&, F work);
   void warn(Run&, const std::string& line);

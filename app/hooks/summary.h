@@ -1,4 +1,4 @@
-// A run's last lines. All ranks count the bad images together.
+// Prints a run's last lines. All ranks take part, to count the bad images that any of them skipped.
 #pragma once
 #include "engine/run/run.h"
 

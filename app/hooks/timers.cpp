@@ -15,8 +15,8 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
 }  // namespace
 
 void Timers::after_train_iter(Run& run, StepRecord& record) {
-  // An update begins while the previous one is in flight; count only the time after that one's
-  // result.
+  // An update begins while the previous one is in flight; only the time after the previous result
+  // is counted.
   const Clock::time_point now = Clock::now(), began = std::max(begun_.front(), last_read_);
   begun_.pop_front();
   last_read_ = now;
@@ -34,7 +34,7 @@ void Timers::after_train_iter(Run& run, StepRecord& record) {
   if (record.due) window_ = {};
 }
 
-// Checkpoints are saved in before_test, too.
+// Checkpoints that are saved in before_test don't count as evaluation.
 void Timers::after_test(Run& run, EpochRecord& record) {
   record.eval_seconds =
       seconds_between(test_began_, Clock::now()) - (run.save_seconds - saved_before_test_);

@@ -1,4 +1,4 @@
-// Times and rates for the records, by the host's clock when it reads a result.
+// Measures times and rates for the records on the host's clock, when the host reads a result.
 #pragma once
 #include <chrono>
 #include <deque>

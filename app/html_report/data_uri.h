@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// "data:image/png;base64,..." of the picture, with at most `most` pixels a side; small ones are
-// enlarged.
+// "data:image/png;base64,..." of the picture, with at most `most` pixels per side; small pictures
+// are enlarged.
 std::string data_uri(const Image&, int most);
 
 }  // namespace bv

@@ -15,7 +15,7 @@
 namespace bv {
 namespace {
 
-// The name that tells a run from the others: the folder's, or its path if several have the same.
+// The label that distinguishes a run: its folder's name, or the path if several have that name.
 std::string label_of(std::span<const RunReport> runs, const RunReport& run) {
   const std::string name = run.name();
   return std::ranges::count(runs, name, &RunReport::name) > 1 ? run.folder : name;
@@ -71,14 +71,14 @@ Json data_of(std::span<const RunReport> runs, const RunReport& run) {
           {"restarts", restarts_of(run)},   {"report", std::move(facts)}};
 }
 
-// Replaces what stands between the first `begin` and the next `end`.
+// Replaces the text between the first `begin` and the next `end`.
 void replace_between(std::string& text, std::string_view begin, std::string_view end,
                      const std::string& with) {
   const size_t at = text.find(begin) + begin.size();
   text.replace(at, text.find(end, at) - at, with);
 }
 
-// As a script's content, which a "</script>" in a name would end.
+// JSON for a <script> element, escaped, since a "</script>" in a name would end the element.
 std::string script_data(const Json& data) {
   std::string text = to_line(data), safe;
   for (const char c : text)
@@ -112,7 +112,7 @@ bool is_page(const std::string& path) {
   return file.read(first.data(), static_cast<std::streamsize>(first.size())) && first == begin;
 }
 
-// Writes under a name with the process id: a run and `report` may write the page at the same time.
+// Writes to a name with the process id, then renames: a run and `report` may write concurrently.
 void write_page(const std::string& path, const std::string& html) {
   const std::string own = path + "." + std::to_string(getpid());
   OutputFile file(own);

@@ -1,5 +1,5 @@
-// A run's page, or one that compares several: page.html with their data. A single file that needs
-// nothing else.
+// The page of a run, or one that compares several runs: page.html with their data, as a single
+// self-contained file.
 #pragma once
 #include <span>
 #include <string>

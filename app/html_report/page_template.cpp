@@ -1,6 +1,6 @@
 #include "app/html_report/page_template.h"
 
-// The assembler takes the file in; make knows that this object depends on it.
+// The assembler embeds the file; mk/compile.mk makes this object depend on it.
 asm(R"(
   .section .rodata
 page_begin:

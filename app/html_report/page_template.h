@@ -1,4 +1,4 @@
-// page.html, which the program carries.
+// page.html, embedded in the program.
 #pragma once
 #include <string_view>
 

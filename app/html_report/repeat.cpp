@@ -23,7 +23,7 @@ std::string value_of(const Items& items, const OptionRow& row) {
 }  // namespace
 
 std::string repeat_command(const Options& options, const ModelConfig& model, DataKind kind) {
-  // Sizes and --augment come first, since other defaults depend on them.
+  // Sizes and --augment are resolved first, since other defaults depend on them.
   Request sizes;
   for (const std::string_view name : {"image_size", "patch_size", "augment"})
     if (const Items items = items_of(options, *find_option(name)); !items.empty())

@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// Has the options that differ from the model's recipe for this kind of data. Paths are absolute.
-// `options`: every field must be resolved.
+// Contains the options that differ from the model's recipe for this kind of data. Paths are
+// absolute. Every field of `options` must be resolved.
 std::string repeat_command(const Options& options, const ModelConfig&, DataKind);
 
 }  // namespace bv

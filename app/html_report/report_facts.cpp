@@ -72,8 +72,8 @@ Json mistake_of(const Run& run, const Prediction& p) {
           picture};
 }
 
-// The members' forms: t text, n a number, k a count, c the index of a class; * a list of such
-// values, or of rows with a value for each further letter.
+// Members and their forms: t is text, n a number, k a count, c the index of a class. "*" before one
+// letter is a list of such values, before several a list of rows with one value per letter.
 struct Member {
   const char *key, *form;
 };

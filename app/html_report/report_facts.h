@@ -7,7 +7,7 @@
 //   scratch: [[tensor, offset, bytes, first, last]]: tensors in scratch memory, live while nodes
 //     first to last run, counted through forward and then backward
 //   evaluated: the last evaluation, best: the best one; null if there is none yet. {step, epoch,
-//     averaged: whether with the weights' moving average, images: [[label, predicted, images]],
+//     averaged: whether with averaged weights, images: [[label, predicted, images]],
 //     mistakes: [[image, label, predicted, its probability, picture]], the surest first}
 //   restarts: the lines of metrics.jsonl about restarts by the launcher; missing in older runs
 //   training_pictures: [picture]. A picture is a data: URI; empty if it can't be read.
@@ -17,12 +17,12 @@
 
 namespace bv {
 
-// Values of `ending`; after an error it is the error's line.
+// Values of `ending`; after an error, `ending` is the error's line.
 constexpr const char *finished = "finished", *stopped = "stopped";
 
 // All facts except evaluations and pictures.
 Json facts_of(const Run&);
-// From the trainer's predictions, after an evaluation.
+// The member `evaluated`, from the trainer's predictions after an evaluation.
 Json evaluated_of(const Run&, bool averaged);
 // The first training images, augmented.
 Json training_pictures_of(const Run&);

@@ -77,7 +77,7 @@ RunReport load_run(const std::string& folder) {
       .folder = folder, .config = read_run_config(folder), .metrics = RunMetrics(metrics)};
   run.metrics.read();
   if (run.metrics.last_step() == 0)
-    throw UserError(metrics + " is empty: the run has done no step that it logged");
+    throw UserError(metrics + " is empty: the run has logged no step yet");
   run.facts = read_facts(folder);
   return run;
 }

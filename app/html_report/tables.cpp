@@ -15,7 +15,7 @@ std::string text_of(const Json& value) {
   return value.is_structured() ? to_line(value) : scalar_text(value);
 }
 
-// [{key: value, ...}, ...]: a row each, with a column for each key.
+// [{key: value, ...}, ...] as a table: one row per object, one column per key.
 std::string table_of(const std::string& title, const Json& rows) {
   if (rows.empty()) return "";
   std::vector<std::string> keys;

@@ -7,10 +7,10 @@
 
 namespace bv {
 
-// Text as HTML; what can't be printed is replaced.
+// Escapes text for HTML; unprintable characters are replaced.
 std::string escape_html(std::string_view text);
 
-// runs: as page.html takes them.
+// runs: in the form that page.html reads.
 std::string tables(const std::string& title, const Json& runs);
 
 }  // namespace bv

@@ -8,8 +8,8 @@ using Findings = std::vector<Finding>;
 
 // steps.cpp
 void check_updates(const Setup&, Findings&);     // too few
-void check_left_out(const Setup&, Findings&);    // images that no full batch takes
-void check_remainder(const Setup&, Findings&);   // batches that --accumulate leaves over
+void check_left_out(const Setup&, Findings&);    // images that don't fill a batch
+void check_remainder(const Setup&, Findings&);   // batches left over by --accumulate
 void check_zero_rate(const Setup&, Findings&);   // nothing is learned
 void check_rate(const Setup&, Findings&);        // beyond the linear rule
 void check_sgd(const Setup&, Findings&);         // a ViT at a ResNet's rate

@@ -33,8 +33,8 @@ double distance(const Channels& a, const Channels& b) {
   return most;
 }
 
-// True if --recipe, --config or an option sets it. Values from the model and its weights aren't
-// checked.
+// Whether --recipe, --config or an option sets mean or deviation. Values from the model and its
+// weights aren't checked.
 bool normalises_by_choice(const Setup& s) {
   const Options& o = s.options;
   const auto chosen = [&](const char* name, const auto& now, const auto& asked, const auto& own) {

@@ -53,7 +53,7 @@ void check_milestones(const Setup& s, Findings& findings) {
       (o.lr_after ? "--lr-after holds after epoch " : "the run ends with epoch ") + end;
   if (o.schedule == Curve::multistep && o.decay_milestones.back() > end_of_curve(o))
     findings.push_back({.what = "the decay with epoch " +
-                                std::to_string(o.decay_milestones.back()) + " never comes",
+                                std::to_string(o.decay_milestones.back()) + " is never reached",
                         .why = why,
                         .advice = "use earlier --decay-milestones"});
   if (o.schedule == Curve::step && *o.decay_epochs >= end_of_curve(o))

@@ -59,20 +59,20 @@ void check_remainder(const Setup& s, Findings& findings) {
                       .advice = "use --accumulate " + std::to_string(fits)});
 }
 
-// An epoch has full batches only: of few images, many sit out.
+// An epoch has only full batches, so a large share of a small data set may be left out.
 void check_left_out(const Setup& s, Findings& findings) {
   const int64_t images = s.data.train->size();
   const auto left = [&](int64_t batch) {
     return images - batch * training_batches(s.data.kind, images, batch);
   };
-  const int batch = *s.options.batch, step = std::max(1, s.replicas) * 2;  // mixing takes pairs
+  const int batch = *s.options.batch, step = std::max(1, s.replicas) * 2;  // mixing needs pairs
   if (double(left(batch)) <= many_left_out * double(images)) return;
   int fits = batch;
   for (int fewer = batch / step * step; 2 * fewer >= batch && fewer > 0; fewer -= step)
     if (left(fewer) < left(fits)) fits = fewer;
   findings.push_back(
       {.what = std::to_string(left(batch)) + " of " + counted(images, "image") +
-               " sit out each epoch, different ones each time",
+               " are left out of each epoch, different ones each time",
        .why = "only full batches of " + std::to_string(batch) + " are used",
        .advice = fits == batch ? "use a smaller --batch" : "use --batch " + std::to_string(fits)});
 }
@@ -86,8 +86,8 @@ void check_zero_rate(const Setup& s, Findings& findings) {
        .advice = "use --lr " + number(resolve_options({}, s.model, s.data.kind).lr)});
 }
 
-// Compares with the model's own recipe for such data. SGD's rates can't be compared with those of
-// Adam, which scales each step by the gradients' size.
+// Compares with the model's own recipe for this kind of data. SGD's rates can't be compared with
+// those of Adam, which scales each step by the gradients' size.
 void check_rate(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   const bool chosen = o.source("lr") >= Source::named_recipe ||
@@ -106,8 +106,8 @@ void check_rate(const Setup& s, Findings& findings) {
 }
 
 // Measured: ./launcher vit_tiny --image-size 32 --optimizer sgd --weight-decay 5e-4 --epochs 3 on
-// the cpu is right in 80% at --lr 0.1, in 99% at --lr 0.03; with --clip-grad 1 in 98% at 0.1, in
-// 30% at 0.5.
+// the cpu reaches a top-1 of 80% at --lr 0.1 and of 99% at --lr 0.03; with --clip-grad 1 it reaches
+// 98% at 0.1 and 30% at 0.5.
 void check_sgd(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   const bool clipped = o.clip_grad > 0;
@@ -140,13 +140,13 @@ void check_warmup(const Setup& s, Findings& findings) {
            std::string("use a smaller ") + option + " or more " + (cut ? "--steps" : "--epochs")});
 }
 
-// Not of several processes together, which compute the same statistics.
+// Doesn't apply with --sync-bn, where several processes or shards compute common statistics.
 void check_batch_norm(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   if (!s.model.family->batch_norm || (o.sync_bn && std::max(s.replicas, o.shards) > 1)) return;
   const int local = o.local_batch.value_or(*o.batch), parts = o.micro_batches.value_or(1);
   if (local / parts > 1) return;
-  findings.push_back({.what = "batch norm computes its statistics of one image",
+  findings.push_back({.what = "batch norm computes its statistics from one image",
                       .why = parts > 1        ? "a micro-batch has one"
                              : s.replicas > 1 ? "each process has one"
                                               : "a batch has one",

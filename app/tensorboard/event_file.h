@@ -21,18 +21,18 @@ struct HParam {  // shown as a number if it is one
 
 class EventFile {
  public:
-  // Creates a file named as by TensorBoard's own writer, to be read after those in the folder.
-  // Their entries from `first_step` on are no longer shown. Throws RunError.
+  // Creates a file with a name like those of TensorBoard's own writer, sorted after the files in
+  // the folder. TensorBoard no longer shows their entries from `first_step` on. Throws RunError.
   EventFile(const std::string& folder, int64_t first_step);
 
-  // The following are kept in memory until flush().
+  // The following buffer their events in memory until flush().
   void scalars(int64_t step, std::span<const Scalar>);
   void text(int64_t step, std::string_view tag, std::string_view markdown);
   // The run's options, for the HPARAMS tab.
   void parameters(std::string_view run, std::span<const HParam>);
   void image(int64_t step, std::string_view tag, std::span<const std::byte> png, int height,
              int width);
-  // Throws RunError; then the file ends after the last flush, and what was kept is dropped.
+  // Throws RunError; the file then ends with the previous flush, and the buffer is dropped.
   void flush();
 
  private:

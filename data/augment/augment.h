@@ -22,25 +22,25 @@ struct Cropping {
   std::array<double, 2> scale = {0.08, 1}, ratio = {3.0 / 4, 4.0 / 3};  // of random_resized
   int padding = 4;                                                      // of padded
   double hflip = 0, vflip = 0;                                          // probabilities
-  CropMode mode = CropMode::center;  // of evaluation, and in training except for random_resized
+  CropMode mode = CropMode::center;  // in evaluation, and in training with padded or none
   double pct = 1;
   Interpolation interpolation = Interpolation::bilinear;
 };
 
-// RandomResizedCrop (Szegedy et al. 2015) with torchvision's numbers.
+// RandomResizedCrop (Szegedy et al. 2015) with torchvision's defaults.
 Box random_resized_crop(const AugmentKey&, int height, int width, const Cropping& = {});
 
-// Resizes a part of an image to a part of the result; around it is a frame.
+// Resizes the box `from` of an image to a part of the result, which a frame surrounds.
 struct Placement {
   Box from;
   int top, left, height, width;
 };
 // timm's evaluation crop: resize to floor(size / pct), then crop the centre. center resizes the
-// shorter side to it, squash both sides, border the longer side; pad doesn't resize.
+// shorter side to that, squash both sides, border the longer side; pad doesn't resize.
 Placement centre_crop(int height, int width, int size, const Cropping& = {});
 
 // Origin of a window of `size` pixels in an image with a black frame: `padding` wide for padded;
-// for pad_if_needed as wide as the image lacks on each side.
+// for pad_if_needed as wide, on each side, as the image falls short of `size`.
 struct Window {
   int top, left;
 };

@@ -57,12 +57,12 @@ double beta(Random& random, double alpha) {
   return 1 / (1 + std::exp(-log_odds));
 }
 
-// The box along one side: begin and end.
+// The box's extent along one axis.
 struct Span {
   int begin, end;
 };
 
-// A box around a random pixel, cut off at the image's border.
+// An extent centred on a random pixel, clipped to the image.
 Span around_a_pixel(Random& random, int length, int size) {
   const int centre = random.below(size);
   return {std::max(centre - length / 2, 0), std::min(centre + (length + 1) / 2, size)};
@@ -75,7 +75,7 @@ Span between(Random& random, const std::array<double, 2>& minmax, int size) {
   return {begin, begin + length};
 }
 
-// lambda is recomputed from the box after it was cut off.
+// lambda is recomputed from the clipped box.
 Mix cut(Random& random, const Mixing& m, double lambda, int size) {
   const int length = static_cast<int>(size * std::sqrt(1 - lambda));
   const auto span = [&] {

@@ -1,6 +1,6 @@
-// Which training images are mixed, and how, drawn like timm's Mixup: a function of (seed, epoch,
-// position in the epoch's order), independent of the process. The partner of position p is p ^ 1:
-// since processes take even numbers of images, both are in the same process's batch.
+// Draws which training images are mixed, and how, like timm's Mixup: a function of (seed, epoch,
+// position in the epoch's order), independent of the process. The partner of position p is p ^ 1;
+// both are in the same process's batch, since its size is even.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace bv {
 
-enum class MixMode : uint8_t { batch, pair, elem };  // the images that share lambda and box
+enum class MixMode : uint8_t { batch, pair, elem };  // which images share lambda and box
 
 struct Mixing {
   double mixup = 0, cutmix = 0;  // the alpha of lambda's Beta(alpha, alpha); 0: off
@@ -17,7 +17,7 @@ struct Mixing {
   std::array<double, 2> minmax{};
   double prob = 1, switch_prob = 0.5;  // of mixing; of cutmix instead of mixup, if both are on
   MixMode mode = MixMode::batch;
-  int off_epoch = 0;  // mixing ends after so many epochs; 0: never
+  int off_epoch = 0;  // mixing ends after this many epochs; 0: never
 
   bool any() const { return mixup > 0 || cutmix > 0; }
 };

@@ -12,7 +12,7 @@ namespace {
 
 using enum Operation;
 
-// Values of the counter's first word; crops and flips use values below 16.
+// Values of the first word of Philox's counter; crops and flips use 0 to 10.
 enum Draw : uint32_t {
   at_gate = 15,
   at_layer = 16,  // and up
@@ -39,10 +39,10 @@ std::array<int, n> shuffled(const AugmentKey& key, uint32_t what, size_t count) 
   return order;
 }
 
-// ---- torchvision's spaces of operations ---------------------------------------------------------
+// ---- torchvision's augmentation spaces ----------------------------------------------------------
 struct Space {
-  double shear, translate, rotate, enhance;  // the largest magnitudes
-  int posterize;                             // the most bits that are removed
+  double shear, translate, rotate, enhance;  // largest magnitudes
+  int posterize;                             // bits removed at most
   int bins;
 };
 Space usual_space(int size, int bins) {
@@ -144,8 +144,8 @@ constexpr SubPolicy of_imagenet[] = {
 };
 
 // ---- RandAugment of DALI's pipeline -------------------------------------------------------------
-// -------------------------------------------------------------- 16 operations at the magnitude m
-// of 10, for images of 224 pixels.
+// 16 operations. at_10: the operation's parameter at magnitude 10, the largest; lengths are in
+// pixels, made for images of 224 pixels.
 struct DaliOperation {
   Operation operation;
   double at_10;
@@ -164,7 +164,7 @@ double dali_magnitude(const DaliOperation& o, int of_10) {
     case color:
     case contrast:
     case sharpness:
-      return (2 * part - 1) * o.at_10;  // from .1 to 1.9 times
+      return (2 * part - 1) * o.at_10;  // factors from 0.1 to 1.9
     case posterize:
     case solarize:
     case solarize_add:
@@ -250,7 +250,7 @@ void draw_jitter(const Augmentation& a, const AugmentKey& key, Drawn& list) {
   }
 }
 
-// Random erasing (Zhong et al. 2020) with timm's numbers.
+// Random erasing (Zhong et al. 2020) with timm's defaults.
 void draw_erase(const Augmentation& a, const AugmentKey& key, int size, Drawn& list) {
   constexpr double min_area = 0.02, max_area = 1.0 / 3, min_aspect = 0.3;
   constexpr uint32_t attempts = 10;

@@ -1,5 +1,5 @@
 // Augmentation of a training image after its crop and flip: a policy's operations, colour jitter
-// and erasing, in this order, drawn like torchvision's and timm's. Every choice is a function of
+// and erasing, in this order, drawn as in torchvision and timm. Every choice is a function of
 // (seed, epoch, the image's index in the data set), independent of process and thread.
 #pragma once
 #include <array>
@@ -45,11 +45,11 @@ enum class Operation : uint8_t {
   erase,
 };
 std::string_view name_of(
-    Operation);  // torchvision's: ShearX .. Invert; SolarizeAdd, Cutout, Hue, Erase
+    Operation);  // torchvision's names, ShearX .. Invert, and SolarizeAdd, Cutout, Hue, Erase
 
 struct DrawnOperation {
   Operation operation;
-  // In units of torchvision's _apply_op, with the sign. SolarizeAdd: the value added; Cutout: half
+  // Signed, in the units of torchvision's _apply_op. SolarizeAdd: the value added; Cutout: half
   // the side; Hue: fraction of a turn; 0 for operations without a magnitude.
   double magnitude = 0;
   Box box = {};  // Cutout, Erase: the overwritten part, inside the image

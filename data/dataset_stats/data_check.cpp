@@ -25,7 +25,7 @@ struct Item {
   Part part = train;
 };
 
-// An image's pixels in brief, enough to tell images apart.
+// The size of an image and a hash of its pixels, to find equal images.
 using Content = std::tuple<int, int, size_t>;  // height, width, hash
 Content content_of(const Image& image) {
   const std::string_view bytes(reinterpret_cast<const char*>(image.pixels.data()),
@@ -33,7 +33,7 @@ Content content_of(const Image& image) {
   return {image.height, image.width, std::hash<std::string_view>()(bytes)};
 }
 
-// Whether the content is an image's, whatever the name. Text may begin like a BMP or PPM.
+// Whether the content is an image, whatever the name; but not BMP or PNM: text may begin like one.
 bool is_image_by_content(const std::string& path) try {
   const RegularFile file(path);
   uint8_t start[12] = {};
@@ -101,7 +101,7 @@ class Checker {
   }
 
  private:
-  // Lists the images of files that hold many.
+  // Lists the images of a data set with many images per file.
   void list_images(DataSets sets) {
     data_ = std::move(sets);
     found.has_val = data_.val != nullptr;

@@ -29,7 +29,7 @@ struct DataCheck {
   std::vector<FileRemark> damaged;  // can't be decoded
   std::vector<FileRemark> flawed;   // decoded with a warning
   std::vector<FileRemark> tiny;
-  std::vector<FileRemark> not_read;        // images whose extension isn't one that is read
+  std::vector<FileRemark> not_read;        // images with an extension that isn't read
   std::vector<std::string> outside;        // images next to the class folders
   std::vector<std::string> empty_classes;  // folders without images, or missing
   std::vector<EqualImages> equal;          // sorted by the first image of each
@@ -37,8 +37,8 @@ struct DataCheck {
   bool clean() const;
 };
 
-// Decodes everything completely. `path` is a folder as for --data, or one with images but without
-// class folders; tiny: a side below `min_side` pixels. Throws DataError if there are no images.
+// Decodes every image completely. `path` is as for --data, or a folder of images without class
+// folders; tiny: a side below `min_side` pixels. Throws DataError if there are no images.
 DataCheck check_data(const std::string& path, int min_side, int threads,
                      const std::function<void(int64_t done, int64_t images)>& progress);
 

@@ -20,7 +20,7 @@ struct Sums {
     for (int c = 0; c < 3; ++c) values[c] += other.values[c], squares[c] += other.squares[c];
   }
   double mean(int c) const { return double(values[c]) / double(pixels) / 255; }
-  // less = 1: the estimate from a sample. The difference is exact.
+  // less: 1 for the sample deviation (n - 1), 0 for the population's (n). `difference` is exact.
   double deviation(int c, uint64_t less) const {
     if (pixels <= less) return 0;
     using Wide = unsigned __int128;

@@ -1,10 +1,10 @@
 // Mean and deviation of a data set's pixels, by channel, with values in 0-1: for --mean and --std.
-//   of each image    for an image of n pixels x, mean = sum x / n and, as torch.std has it,
+//   of each image    for an image of n pixels x, mean = sum x / n and, as in torch.std,
 //                    deviation = sqrt(sum (x - mean)^2 / (n - 1)); both averaged over the images,
-//                    whatever their sizes (0 is the deviation of a single pixel)
-//   of all pixels    over all images, as if they were one
-// Images are whole and upright, as decoded, alpha over white. The sums of an image are integers,
-// and images are added up in order, so the result doesn't depend on the threads.
+//                    whatever their sizes (the deviation of a single pixel is 0)
+//   of all pixels    over the pixels of all images together
+// Images are whole and upright, as decoded, alpha composited over white. The sums of an image are
+// integers and images are added in order, so the result doesn't depend on the number of threads.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PixelStatistics {
   ChannelStatistics of_each_image, of_all_pixels;
 };
 
-// Throws DataError with the number of images that can't be decoded, and the first.
+// Throws DataError that names the first image that can't be decoded and the number of others.
 PixelStatistics pixel_statistics(const Dataset&, int threads,
                                  const std::function<void(int64_t images)>& progress);
 

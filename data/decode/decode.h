@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// The format shown by a file's first 12 bytes.
+// The format recognised from a file's first 12 bytes.
 enum class Format { jpeg, png, bmp, gif, pnm, webp, tiff, unknown };
 Format format_of(std::span<const uint8_t> start);
 std::string_view name_of(Format);                                // "jpeg"
@@ -23,7 +23,7 @@ void require_decoder(Format);
 
 // Refuses what the header alone reveals: not an image, cut off before its size is known, or a size
 // that check_image_size refuses. Reads one or a few blocks. Returns the size as stored, not
-// upright; zeros for a JPEG whose frame comes late.
+// upright; zeros for a JPEG that has a scan or stray bytes before its frame header.
 struct HeaderSize {
   int height = 0, width = 0;
 };
@@ -37,15 +37,15 @@ void check_image_size(int64_t width, int64_t height, size_t file_bytes);
 // time, so that many workers don't each hold a huge one.
 [[nodiscard]] std::unique_lock<std::mutex> wait_if_large(int64_t bytes);
 
-// 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB, over white.
+// Converts 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB over white.
 Image to_rgb(const uint8_t* pixels, int width, int height, int channels);
 
 // The Orientation tag (1-8) of an Exif block (a TIFF file without pixels); 1 if absent or damaged.
 int exif_orientation(std::span<const uint8_t> tiff);
 Image upright(Image stored, int orientation);
 
-// How an orientation maps stored rows and columns: they are swapped, then the upright ones are
-// counted from the other end.
+// How an orientation maps stored rows and columns to upright ones: `transpose` swaps them, then
+// `flip_y` and `flip_x` count the upright ones from the other end.
 struct Orientation {
   bool transpose, flip_y, flip_x;
 };
@@ -69,14 +69,14 @@ struct JpegInfo {
 // size, too many scans, Huffman tables beyond their bounds (which stb_image doesn't check).
 JpegInfo inspect_jpeg(std::span<const uint8_t> file);
 
-// Decodes these pixels, not yet upright, of the image at dct_scale/8 of its size, with the same
-// values as when decoding all of it. Only if have_turbojpeg.
+// Decodes `part`, not yet upright, of the image at dct_scale/8 of its size. The values are the same
+// as when decoding all of the image. Only if have_turbojpeg.
 Image decode_jpeg_turbo(std::span<const uint8_t> file, const JpegInfo&, int dct_scale,
                         const Region& part, std::string* warning);
 // The length to which libjpeg scales `length`.
 inline int scaled_length(int length, int dct_scale) { return (length * dct_scale + 7) / 8; }
 
-// Decodes, not yet upright, at full size through stb_image; refuses arithmetic coding and missing
+// Decodes, not yet upright, at full size with stb_image; refuses arithmetic coding and missing
 // tables.
 Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
 
@@ -86,7 +86,7 @@ Image decode_stb(std::span<const uint8_t> file, Format);
 // Refuses a BMP whose pixels would extend past the file's end: stb_image reads zeros there.
 HeaderSize check_bmp(FileView& file);
 
-// Walks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
+// Checks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
 int inspect_png(std::span<const uint8_t> file);
 
 // Refuses a GIF that is cut off, or whose data encodes many more pixels than it has.
@@ -104,7 +104,7 @@ Image decode_pnm(std::span<const uint8_t> file);
 // WebP by libwebp: the first frame of an animation. Only if have_webp.
 constexpr bool have_webp = BAREVISION_WEBP;
 struct WebpInfo {
-  int width = 0, height = 0;  // of the canvas, on which the first frame may cover a part
+  int width = 0, height = 0;  // of the canvas; the first frame may cover only a part
 };
 WebpInfo inspect_webp(FileView& file);
 Image decode_webp(std::span<const uint8_t> file);

@@ -1,4 +1,4 @@
-// A file's bytes, read on demand, so that looking at a header reads only that.
+// A file's bytes, read on demand, so that checking a header reads only its blocks.
 #pragma once
 #include <cstdint>
 #include <span>

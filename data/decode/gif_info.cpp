@@ -1,4 +1,4 @@
-// A GIF file up to the end of its first image, without the pixels.
+// Walks a GIF file up to the end of its first image without decoding pixels.
 #include <algorithm>
 #include <array>
 
@@ -22,7 +22,7 @@ class GifWalk {
   void run() {
     int kind = byte();
     for (; kind == extension; kind = byte()) {
-      ++at_;  // which extension
+      ++at_;  // the extension's type
       for (int length = byte(); length > 0; length = byte()) at_ += length;
     }
     if (kind != image) return;  // stb_image refuses it
@@ -60,7 +60,7 @@ class GifWalk {
     return code;
   }
 
-  // The lengths of the codes' strings (Welch 1984), added up until they exceed the limit.
+  // The total length of the codes' strings (Welch 1984), summed until it exceeds the limit.
   int64_t coded_pixels(int64_t limit) {
     constexpr int codes = 8192;  // stb_image's table; its codes have at most 12 bits
     const int first_width = byte() + 1;

@@ -1,4 +1,4 @@
-// A file's first bytes: its format, and for the check before a run begins, its size.
+// Reads a file's format from its first bytes and, for the header check, the image's size.
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -22,7 +22,7 @@ int64_t little_endian(Bytes b, size_t at, int bytes) {
   return value;
 }
 
-// `count` bytes at `offset`, all of them.
+// `count` bytes at `offset`; throws BadImage if the file has fewer.
 Bytes need(FileView& file, uint64_t offset, size_t count, const char* format) {
   const Bytes bytes = file.at(offset, count);
   if (bytes.size() < count) throw BadImage(std::string(format) + " data is cut off");
@@ -34,7 +34,7 @@ HeaderSize checked(int64_t height, int64_t width, const FileView& file) {
   return {static_cast<int>(height), static_cast<int>(width)};
 }
 
-// Walks the segments up to the frame; what is between segments is left to the decoders.
+// Walks the segments up to the frame header; bytes between segments are left to the decoders.
 HeaderSize check_jpeg(FileView& file) {
   constexpr int sos = 0xDA, dht = 0xC4, jpg = 0xC8, dac = 0xCC, fill = 0xFF;
   uint64_t at = 2;

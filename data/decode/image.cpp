@@ -7,8 +7,8 @@ namespace bv {
 
 void check_image_size(int64_t width, int64_t height, size_t file_bytes) {
   constexpr int64_t max_side = 1 << 15, max_pixels = int64_t{1} << 27;
-  // One colour is 512 pixels per byte in a JPEG, 344 in a PNG of 8-bit RGB. Any file may hold 16
-  // million pixels, since these cost little.
+  // An image of a single colour takes a byte per 512 pixels as JPEG, per 344 as PNG of 8-bit RGB.
+  // Any file may claim 16 million pixels, which cost little.
   constexpr int64_t any_file = 1 << 24, pixels_per_byte = 1024;
   if (width < 1 || height < 1) throw BadImage("the image has no pixels");
   const auto claims = [&] {

@@ -43,7 +43,7 @@ void inverted_cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb) {
   for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
-// Pixels around a part: upsampling reads one of them, and works differently if few are left.
+// Pixels decoded around a part: upsampling reads one, and works differently in narrow images.
 constexpr int margin = 8;
 
 struct Decompressor {
@@ -70,8 +70,8 @@ struct Decompressor {
     return jpeg_start_decompress(&jpeg);
   }
 
-  // Skips whole columns of MCUs that the part doesn't need, and rows below it. Sets `first_column`
-  // to the first decoded column.
+  // Skips whole columns of MCUs that the part doesn't need, and the rows above it. Sets
+  // `first_column` to the first decoded column.
   bool begin_part(const Region& part, int& first_column) {
     if (setjmp(error.back)) return false;
     const int width = static_cast<int>(jpeg.output_width);
@@ -87,7 +87,7 @@ struct Decompressor {
     return true;
   }
 
-  // out [part.height, part.width, 3]; `row`: space for one of libjpeg's rows, if they are longer.
+  // out [part.height, part.width, 3]; `row`: buffer for libjpeg's row; null: decodes into `out`.
   bool read_rows(const Region& part, int first_column, uint8_t* out, uint8_t* row) {
     if (setjmp(error.back)) return false;
     const size_t channels = static_cast<size_t>(jpeg.output_components);
@@ -105,9 +105,9 @@ struct Decompressor {
     return true;
   }
 
-  // False if leaving out columns would change the others: in a progressive image that lacks scans,
-  // libjpeg smooths each block by its neighbours; and it takes a wrong width for components (of
-  // 4:1:0) that are scaled half by the inverse DCT and half by upsampling.
+  // False if leaving out columns would change the rest: in a progressive image that lacks scans,
+  // libjpeg smooths each block with its neighbours; and it uses a wrong width for components (as in
+  // 4:1:0) that are scaled partly by the inverse DCT and partly by upsampling.
   bool columns_can_be_left_out() const {
     const std::span components(jpeg.comp_info, static_cast<size_t>(jpeg.num_components));
     for (const jpeg_component_info& c : components) {

@@ -1,4 +1,4 @@
-// The markers of a JPEG file, without its pixels.
+// Walks the markers of a JPEG file without decoding its pixels.
 #include <algorithm>
 #include <cstring>
 #include <string>

@@ -1,4 +1,4 @@
-// The chunks of a PNG file, without its pixels.
+// Checks the chunks of a PNG file without decoding its pixels.
 #include <string_view>
 
 #include "base/checksum.h"

@@ -57,7 +57,7 @@ class Memory {
 };
 thread_local Memory* Memory::current = nullptr;
 
-// Some of its assertions fail on damaged files.
+// Some of stb_image's assertions fail on damaged files.
 [[noreturn]] void stb_assertion_failed() { throw BadImage("damaged image"); }
 
 }  // namespace

@@ -51,7 +51,7 @@ void on_error(thandle_t handle, const char*, const char* format, va_list argumen
   source(handle).error = text;
 }
 
-// Without handlers libtiff prints. They are process-wide; warnings are ignored, like libjpeg's.
+// Without handlers libtiff prints. They are process-wide. Warnings are ignored.
 void set_handlers() {
   TIFFSetErrorHandler(nullptr);
   TIFFSetWarningHandler(nullptr);
@@ -63,7 +63,7 @@ void set_handlers() {
   throw BadImage("damaged or unsupported TIFF" + (why.empty() ? "" : " (" + why + ")"));
 }
 
-// The bytes that one strip or tile takes, which may be far larger than the image.
+// The bytes of one strip or tile, which may be far larger than the image.
 int64_t piece_bytes(TIFF* tiff, int64_t pixels) {
   const bool tiled = TIFFIsTiled(tiff) != 0;
   const uint64_t bytes = tiled ? TIFFTileSize64(tiff) : TIFFStripSize64(tiff);

@@ -1,4 +1,4 @@
-// The first directory of a TIFF file (TIFF 6.0; also BigTIFF), or of an Exif block, which is one.
+// Reads the first directory of a TIFF file (TIFF 6.0, BigTIFF). An Exif block is a TIFF file, too.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -23,7 +23,7 @@ class Directory {
     entries_ = std::min<uint64_t>(number(directory, long_ ? 8 : 2), 65535);
   }
 
-  // A tag of a single number.
+  // The value of a tag that has a single number.
   uint64_t value(uint64_t tag, uint64_t if_absent) {
     constexpr uint64_t byte_type = 1, short_type = 3, long8_type = 16;
     const uint64_t entry_bytes = long_ ? 20 : 12;

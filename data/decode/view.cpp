@@ -10,7 +10,7 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-// The image that a photo of this size holds: a rectangle of it, or all.
+// The rectangle of a photo of this size that is the image: `of`, or all if `of` is empty.
 Region require_inside(const Region& of, int height, int width) {
   if (of == Region{}) return {.height = height, .width = width};
   if (of.top < 0 || of.left < 0 || of.height < 1 || of.width < 1 || of.height > height - of.top ||
@@ -37,7 +37,7 @@ View choose_whole(Image photo, const RequestFn& choose, const Region& of) {
   return whole_view(cut(std::move(photo), r), choose);
 }
 
-// One axis of a photo at a scale: the image's extent, and the requested part, in scaled pixels.
+// One axis of a photo at dct_scale/8: the image's extent and the requested part, in scaled pixels.
 struct Along {
   int length;        // of the photo
   int begin, count;  // of the image

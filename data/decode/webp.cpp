@@ -20,7 +20,7 @@ int orientation_of(WebPDemuxer* demuxer) {
   int orientation = 1;
   if (WebPDemuxGetChunk(demuxer, "EXIF", 1, &chunk)) {
     std::span<const uint8_t> exif(chunk.chunk.bytes, chunk.chunk.size);
-    constexpr char jpegs_name[] = "Exif\0";  // some writers leave it in
+    constexpr char jpegs_name[] = "Exif\0";  // some writers keep JPEG's prefix
     if (exif.size() >= sizeof jpegs_name &&
         std::memcmp(exif.data(), jpegs_name, sizeof jpegs_name) == 0)
       exif = exif.subspan(sizeof jpegs_name);

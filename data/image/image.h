@@ -36,28 +36,28 @@ struct DecodeRequest {
 inline DecodeRequest whole_image(int height, int width, double shrink = 1) {
   return {.part = {.height = double(height), .width = double(width)}, .shrink = shrink};
 }
-// Called with an image's upright size before anything is decoded. Must be stateless, as it may be
+// Called with an image's upright size before anything is decoded. Must be idempotent, as it may be
 // called twice.
 using RequestFn = std::function<DecodeRequest(int height, int width)>;
 
-// A part of an image decoded at dct_scale/8 of its size. Positions and values of its pixels in the
-// image at that size don't depend on the part.
+// A part of an image decoded at dct_scale/8 of its size. A pixel's position in the image at that
+// size, and its value, don't depend on which part is decoded.
 struct View {
   Image pixels;
   Region at;                            // of the pixels, in the whole image at that size
   int height = 0, width = 0;            // of the whole image at that size
   int full_height = 0, full_width = 0;  // of the image
   int dct_scale = 8;
-  bool fixed = true;         // such images are decoded at one size
-  double top = 0, left = 0;  // of the image in the whole, which may begin within a pixel
+  bool fixed = true;         // can only be decoded at full size
+  double top = 0, left = 0;  // where the image begins within the whole's first pixel
 
-  // A part of the image in the whole's pixels.
+  // Converts a part of the image to pixels of the whole at that size.
   Box scaled(const Box& b) const {
     const double scale = dct_scale / 8.0;
     return {top + b.top * scale, left + b.left * scale, b.height * scale, b.width * scale};
   }
 };
-// The view of a fully decoded image: `choose` is called with its size, and gets all of it.
+// The view of a fully decoded image: calls `choose` with its size, but holds the whole image.
 inline View whole_view(Image image, const RequestFn& choose) {
   const int height = image.height, width = image.width;
   choose(height, width);
@@ -69,8 +69,8 @@ inline View whole_view(Image image, const RequestFn& choose) {
           .full_width = width};
 }
 
-// The dct_scale for an image that may be `shrink` times smaller. libjpeg can do any, but has fast
-// inverse DCTs only for these: 3/8 takes longer than 4/8, 5/8 than 8/8.
+// The dct_scale for an image that may be `shrink` times smaller. libjpeg supports
+// all, but has fast inverse DCTs only for these: 3/8 takes longer than 4/8, 5/8 than 8/8.
 inline int dct_scale_for(double shrink) {
   for (const int dct_scale : {1, 2, 4})
     if (dct_scale * shrink >= 8) return dct_scale;

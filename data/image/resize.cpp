@@ -1,5 +1,5 @@
-// Rows first: whole rows are added up in float, which always vectorises; then each output pixel of
-// that row adds up its columns. 3 (scale + 1) flops per source value.
+// Rows first: whole rows are summed in float, which always vectorises; then each output pixel of
+// that row sums its columns. Bilinear reduction takes 4 (1 + 1 / scale) flops per source value.
 #include "data/image/resize.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using Float4 = float __attribute__((vector_size(16)));
 using Int4 = int32_t __attribute__((vector_size(16)));
 using Byte4 = uint8_t __attribute__((vector_size(4)));
 
-// From row `begin` of the image on, and its value `first`.
+// out[i] = the weighted sum, over rows `begin` and following, of their values first + i.
 void add_rows(float* out, const Image& image, const Taps& rows, int begin, int first, int count) {
   const size_t stride = 3 * size_t(image.width);
   const uint8_t* from = image.pixels.data() + size_t(begin) * stride + first;
@@ -26,7 +26,7 @@ void add_rows(float* out, const Image& image, const Taps& rows, int begin, int f
   }
 }
 
-// One output pixel; a fourth value, the next pixel's red, fills the register and is written, too.
+// Computes one output pixel; also writes a fourth value, the next pixel's red, from the register.
 void add_columns(uint8_t* out, const float* row, const Taps& columns) {
   Float4 sum = {0.5f, 0.5f, 0.5f, 0.5f};
   for (const float weight : columns.weights) {

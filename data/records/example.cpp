@@ -9,7 +9,7 @@
 namespace bv {
 
 std::string without_records() {
-  return "this build has no records, for want of protobuf; make deps && make adds it";
+  return "this build can't read records: it lacks protobuf; make deps && make adds it";
 }
 
 #if !BAREVISION_RECORDS
@@ -55,7 +55,7 @@ void write_objects(const PictureExample& picture, Writer& out) {
   for (const RecordedObject& object : picture.objects) texts.add_value(object.text);
 }
 
-// The single value of a feature, moved out; empty if it has another type.
+// The single value of a feature, moved out; empty if it isn't one byte string.
 std::string take_bytes(Feature& feature) {
   if (!feature.has_bytes_list() || feature.bytes_list().value_size() != 1) return "";
   return std::move(*feature.mutable_bytes_list()->mutable_value(0));

@@ -10,9 +10,9 @@
 
 namespace bv {
 
-// Needs protobuf.
+// Whether this build has protobuf, which records need.
 constexpr bool have_records = BAREVISION_RECORDS;
-// "; make deps && make adds it": advice in messages of a build without protobuf.
+// "this build can't read records: ...; make deps && make adds it": for a build without protobuf.
 std::string without_records();
 
 struct RecordedObject {

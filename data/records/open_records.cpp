@@ -1,4 +1,4 @@
-// TFRecords as a data set: from NAME.index, or found by reading them.
+// TFRecords as a data set, listed by NAME.index or found by scanning the files.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -15,7 +15,7 @@ namespace {
 
 class RecordDataset : public Dataset {
  public:
-  // `rows`: of the index, in the order of the data set; `labels`: of the index's classes.
+  // `rows`: of the index, in the data set's order; `labels`: one for each class of the index.
   RecordDataset(std::shared_ptr<const Records> records, std::vector<uint32_t> rows,
                 std::vector<int> labels)
       : records_(std::move(records)), rows_(std::move(rows)), labels_(std::move(labels)) {}
@@ -81,7 +81,7 @@ std::vector<std::string> names_of(const Records& train, const Records& val,
   const auto has_them = [&](const Records& part) { return part.index.classes == names; };
   if (!has_them(train) && !has_them(val) && train.index.classes[0] != val.index.classes[0])
     check_same_classes(train, val);  // labels from 0 in the one, from 1 in the other
-  const bool both = has_them(train) && has_them(val);  // then there is no use for the file
+  const bool both = has_them(train) && has_them(val);  // then the file is redundant
   for (const Records* part : {&train, &val})
     if (both || !has_them(*part))
       check_class_names(part->index, names, "--class-names " + file, part->folder);
@@ -133,7 +133,7 @@ void add_to(Fingerprint& print, const Records& records, const std::vector<uint32
   }
 }
 
-// "1 of 3 shards of train, the first ...": shards from which the sets list nothing.
+// "1 of 3 shards of train, the first ...": shards of which no record is listed.
 std::string missing_shards_of(const Records& first, const Records& last) {
   std::vector<std::string> files;
   for (const RecordIndex* index : {&first.index, &last.index}) {

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t max_waiting = 16;  // batches, if the disk is slower than training
+constexpr size_t max_waiting = 16;  // batches; beyond, the oldest is dropped
 
 // Files stay open, and a data set may have more of them than a process may open by default.
 void allow_open_files(size_t count) {

@@ -1,4 +1,4 @@
-// The files that an index names: each is opened once and read at any offset.
+// The files that an index names: each is opened once and read at arbitrary offsets.
 #pragma once
 #include <condition_variable>
 #include <deque>
@@ -17,7 +17,7 @@ namespace bv {
 // Thread-safe.
 class RecordFiles {
  public:
-  // Throws DataError if a file is missing. If a file differs from the index, its images are bad.
+  // Throws DataError if a file is missing. If a file differs from the index, read() throws.
   RecordFiles(const std::string& folder, const RecordIndex&, const std::string& index_path);
   ~RecordFiles();
   RecordFiles(const RecordFiles&) = delete;
@@ -25,9 +25,9 @@ class RecordFiles {
 
   const std::string& path(size_t file) const { return paths_[file]; }
   size_t size() const { return paths_.size(); }
-  // The record's payload, within `record`. One read. Throws BadImage if it is damaged.
+  // Reads a record into `record`, in one read; returns its payload. Throws BadImage if damaged.
   std::string_view read(const IndexRow&, std::string& record) const;
-  // Lets the system read these in the background.
+  // Prefetches these records into the page cache, from a background thread.
   void will_need(std::vector<IndexRow> rows) const;
 
  private:

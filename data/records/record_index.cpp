@@ -70,7 +70,8 @@ class Parser {
   }
 
   void read_title(std::string_view line) const {
-    if (!line.starts_with(title)) fail("no index of records: it doesn't begin with '# barevision'");
+    if (!line.starts_with(title))
+      fail("not an index of records: it doesn't begin with '# barevision'");
     if (line.substr(title.size()) != version)
       fail("an index of version " + shown(line.substr(title.size())) +
            "; this program reads version " + std::string(version));

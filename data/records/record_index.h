@@ -2,8 +2,8 @@
 //   # barevision index 1
 //   # class 0 Black-grass                one line per class, in label order
 //   label<TAB>file<TAB>offset<TAB>size<TAB>name[<TAB>left,top,width,height]
-// `file` is relative to the index's folder; a record's offset and size are as in FILE.idx, with
-// framing. A file's records are listed in order; if images have boxes, a line is one object of an
+// `file` is relative to the index's folder; a record's offset and size include the framing, as in
+// FILE.idx. A file's records are listed in order. If images have boxes, a line is one object of an
 // image, and a record's lines are adjacent.
 #pragma once
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace bv {
 struct IndexRow {
   uint64_t offset = 0, name_at = 0;
   uint32_t size = 0, file = 0, label = 0, name_size = 0;
-  uint32_t number = 0;  // of the record, among the listed ones of its file
+  uint32_t number = 0;  // of the record, counted among those listed of its file
 };
 
 struct RecordIndex {
@@ -34,8 +34,8 @@ struct RecordIndex {
   void add(IndexRow row, std::string_view name);
 };
 
-// Whether these names can be an index's classes, which must be numbers so far. There may be more
-// names than classes. Throws DataError; `option` is for its text: "--class-names names.txt".
+// Checks that these names can replace an index's classes, which must still be numbers. There may be
+// more names than classes. Throws DataError; `option` is for its text: "--class-names names.txt".
 void check_class_names(const RecordIndex&, const std::vector<std::string>& names,
                        const std::string& option, const std::string& folder);
 
@@ -45,7 +45,7 @@ RecordIndex read_index(const std::string& path);
 std::string index_text(const RecordIndex&);
 bool is_index(const std::string& path);  // by its first line
 
-// FILE.idx of each file for DALI: "offset size" of each record.
+// The contents of each file's FILE.idx for DALI: a line "offset size" per record.
 std::vector<std::string> idx_texts(const RecordIndex&);
 
 }  // namespace bv

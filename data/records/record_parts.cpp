@@ -27,7 +27,7 @@ std::shared_ptr<const Records> open_index(const std::string& path) {
   return std::make_shared<Records>(path, folder.empty() ? "." : folder, read_index(path));
 }
 
-// Indices of the train and val sets among several, by their names. Throws DataError.
+// Indices of the train and val sets, found by name, or of the single set. Throws DataError.
 std::vector<size_t> order_parts(const std::vector<std::string>& names, const std::string& folder,
                                 const std::string& extension) {
   if (names.size() == 1) return {0};
@@ -59,7 +59,7 @@ RecordParts scan_parts(const std::string& folder, bool skip_bad) {
   }
   parts.notes.push_back("all records of " + folder +
                         " were read for their labels; ./launcher data index " + folder +
-                        " keeps them, once and for all");
+                        " stores them, so that later runs start at once");
   return parts;
 }
 

@@ -34,7 +34,7 @@ std::vector<fs::path> places_in(const std::string& folder) {
   return places;
 }
 
-// The contents of a record.
+// A record: its place in the file, its label, and the names in it.
 struct Found {
   uint64_t offset;
   uint32_t size, number;
@@ -53,7 +53,7 @@ std::string place_of(const std::string& path, int64_t record, uint64_t offset) {
   return path + ": record " + std::to_string(record) + " at byte " + std::to_string(offset) + ": ";
 }
 
-// A name that is valid in an index; if the record has none, its file's name and its number.
+// The record's name if it is valid in an index; otherwise its file's name and its number.
 std::string name_of(const PictureExample& picture, const std::string& file, size_t number) {
   const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
   if (!picture.name.empty() && std::ranges::none_of(picture.name, is_control)) return picture.name;
@@ -142,7 +142,7 @@ class FileScanner {
   std::string record_;
 };
 
-// Compares with the file's .idx ("offset size" of each record), if there is one.
+// Compares the records with the file's .idx ("offset size" of each record), if there is one.
 void check_idx(const std::string& folder, const std::string& file, const ScannedFile& found) try {
   const std::string path = idx_path(folder, file);
   std::error_code error;

@@ -10,21 +10,21 @@
 
 namespace bv {
 
-// Files that belong together: train-00000-of-01024 and so on.
+// The files of one set: train-00000-of-01024 and so on.
 struct RecordSet {
   std::string name;                // "train"
   std::vector<std::string> files;  // relative to the folder
 };
 // In a folder and in its train/ and validation/ (or val/), sorted by name.
 std::vector<RecordSet> find_record_sets(const std::string& folder);
-// Whether there are any.
+// Whether there are any files of records.
 bool has_record_files(const std::string& folder);
 
 // Path of the .idx of a file in a folder: next to the file, or where imagenet-tools puts it.
 std::string idx_path(const std::string& folder, const std::string& file);
 
 struct ScanOptions {
-  std::optional<int> label_base = {};  // the first class's label; empty: 0 if used, else 1
+  std::optional<int> label_base = {};  // the first class's label; empty: 0 if it occurs, else 1
   bool skip_bad = false;
   int threads = 1;
 };
@@ -34,7 +34,7 @@ struct ScannedSet {
   int64_t skipped = 0;  // bad records
   std::string first_skipped = {};
 };
-// All sets have the same classes. Throws DataError with file, record and offset.
+// All sets get the same classes. Throws DataError that names file, record and offset.
 std::vector<ScannedSet> scan_records(const std::string& folder, const std::vector<RecordSet>&,
                                      const ScanOptions&,
                                      const std::function<void(int64_t files)>& progress);

@@ -1,4 +1,4 @@
-// TFRecords that belong together are called NAME-00000-of-00003, with or without an extension.
+// The TFRecord files of a set are called NAME-00000-of-00003, with or without an extension.
 #pragma once
 #include <cstdint>
 #include <optional>

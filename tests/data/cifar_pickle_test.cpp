@@ -46,7 +46,7 @@ struct Batch {
     for (int i = count; i-- > 0;) pixels.erase(static_cast<size_t>(i) * 3073, 1);
   }
 
-  // Protocol 2 of Python 2, whose memory only has what is never used again.
+  // Protocol 2 as Python 2 writes it; of its memo only a file name is read again.
   std::string of_python2() const {
     const std::string dtype = "cnumpy\ndtype\nq\x0b" + text(type) + "K\0K\1\x87R(K\3"s + text("|") +
                               "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"s;
@@ -59,7 +59,7 @@ struct Batch {
            list_of(labels) + text("data") + array + text("filenames") +
            list_of(text("a.png") + "q\x0dh\x0d") + "u.";
   }
-  // Protocol 4: frames, and a memory that counts by itself. The "b" is used twice.
+  // Protocol 4: frames, and a memo with implicit numbers, from which "numpy" is read again.
   std::string of_python3() const {
     const std::string array =
         unicode("numpy._core.multiarray") + unicode("_reconstruct") + "\x93\x94" +
@@ -70,14 +70,14 @@ struct Batch {
     const std::string body = "}(" + unicode(key) + list_of(labels) + unicode("data") + array + "u.";
     return "\x80\4\x95" + little_endian(body.size(), 8) + body;
   }
-  // Protocol 5, whose arrays are made from a buffer.
+  // Protocol 5, which builds arrays from a buffer.
   std::string of_protocol5() const {
     return "\x80\5}(" + unicode(key) + list_of(labels) + unicode("data") +
            "cnumpy.core.numeric\n_frombuffer\n(\x96" + little_endian(pixels.size(), 8) + pixels +
            "cnumpy\ndtype\n" + unicode(type) + "\x89\x88\x87R" + rows + width + "\x86" +
            unicode("C") + "tRu.";
   }
-  // Protocol 2 of Python 3, which has bytes as text.
+  // Protocol 2 as Python 3 writes it, with bytes stored as text.
   std::string of_python3_for_2() const {
     std::string utf8;
     for (const char c : pixels) {
@@ -135,7 +135,7 @@ TEST(CifarPickle, HasWhatTheBinaryFilesHave) {
     EXPECT_EQ(sets.classes[9], "kind_9");
     EXPECT_EQ(sets.train->name(6), unpacked + "/data_batch_2 record 1");
   }
-  // torchvision's root, which has the archive, too.
+  // torchvision's root, which also contains the archive.
   write_text(folder / "root/cifar-10-python.tar.gz", "x");
   expect_same(open_dataset({.path = folder / "root"}), binary);
   fs::remove(unpacked + "/batches.meta");
@@ -157,7 +157,7 @@ TEST(CifarPickle, OfCifar100HasTheFineLabels) {
     expect_same(sets, binary);
     EXPECT_EQ(sets.classes, binary.classes);
   }
-  // Folders of those names are parts with class folders.
+  // Folders with these names are parts with class folders.
   for (const char* name : {"train", "test"})
     for (const char* kind : {"cat", "dog"})
       write_ppm(folder / ("photos/"s + name + "/" + kind + "/1.ppm"), 9, 7, 1);
@@ -184,7 +184,7 @@ class RefusedPickle : public testing::Test {
   TemporaryFolder folder_;
 };
 
-// Python would call these at once; here a name alone ends the reading.
+// Python would call these while loading; here the name alone is refused.
 TEST_F(RefusedPickle, NamesThatCouldRunSomething) {
   const std::string end = ", which CIFAR's files don't have; take the file as it is distributed";
   const std::string mark = folder_ / "it-ran", command = text("touch " + mark) + "\x85R.";
@@ -194,7 +194,7 @@ TEST_F(RefusedPickle, NamesThatCouldRunSomething) {
   EXPECT_EQ(line("\x80\2c__builtin__\neval\n" + command),
             "at byte 2: the name __builtin__.eval" + end);
   EXPECT_EQ(line("\x80\2cnumpy\nload\n" + command), "at byte 2: the name numpy.load" + end);
-  // Objects that are made by other instructions, and known names called otherwise.
+  // Objects made by other instructions, and known names used in other ways.
   expect("\x80\2(ios\nsystem\n", "at byte 3: instruction 0x69" + end);
   expect("\x80\2(" + text("x") + "o.", "instruction 0x6f" + end);
   expect("\x80\2cnumpy\nndarray\n)\x81.", "instruction 0x81" + end);
@@ -273,7 +273,7 @@ TEST_F(RefusedPickle, SizesThatDisagree) {
                       folder_ / "batches.meta: has 9 class names, not 10"));
 }
 
-// Any other byte in the file's head and end is read or refused, but breaks nothing.
+// A file with a changed byte at its start or end is read or refused, without a crash.
 TEST_F(RefusedPickle, OtherBytes) {
   const std::string whole = Batch(1, 0).of_python2();
   write_cifar10(folder_.path(), &Batch::of_python2);

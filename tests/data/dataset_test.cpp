@@ -209,8 +209,8 @@ TEST(Dataset, ValidationImagesOfAnotherFolder) {
                  {has_parts + "Val/ with class folders in it; give --val " + (split / "Val")});
 }
 
-// The split depends on file names, so a file stays in its part when others are added, and with any
-// --seed.
+// The split depends on file names, not on --seed, so few files change parts when others are added
+// or removed.
 TEST(Dataset, ASplitIsOfFileNames) {
   TemporaryFolder folder;
   make_classes(folder.path(), {"bus", "car"}, 40);

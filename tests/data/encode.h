@@ -7,7 +7,7 @@
 
 namespace bv::test {
 
-// Tags of TIFF 6.0 and the samples; rows are padded to whole bytes, 16 bits in the machine's order.
+// TIFF 6.0 tags and samples. Rows are padded to whole bytes; 16-bit samples are in host byte order.
 struct TiffPage {
   int width = 0, height = 0;
   std::vector<uint8_t> samples = {};  // plane by plane if `planar`
@@ -25,7 +25,7 @@ std::string encode_tiff(const std::vector<TiffPage>& pages);
 
 std::string encode_webp(int width, int height, std::span<const uint8_t> rgba, bool lossless);
 std::string webp_chunk(const std::string& name, const std::string& content);
-// The chunks of a WebP file after its head, and back.
+// The chunks of a WebP file without its header, and the file that has these chunks.
 std::string webp_chunks(const std::string& file);
 std::string webp_file(const std::string& chunks);
 // The start of an extended WebP file: flags (8: Exif, 16: alpha, 2: animation) and size.

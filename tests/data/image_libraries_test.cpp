@@ -251,7 +251,7 @@ TEST_F(Tiff, CutOrDamaged) {
             "damaged or unsupported TIFF (Sorry, can not handle images with 32-bit samples)");
 }
 
-// A directory of tags, each with a number.
+// A TIFF directory of tags with one number each.
 std::string directory(const std::vector<std::pair<int, uint32_t>>& tags) {
   const auto little = [](uint64_t n, int bytes) {
     std::string s;

@@ -53,8 +53,8 @@ std::vector<NamedDecoder> decoders() {
           {"stb_image", decode_without_turbo}};
 }
 
-// Mean absolute differences from a line of image_reference.txt: of the cells' means, of the
-// samples.
+// Mean absolute differences from a line of image_reference.txt, for the means of cells and for
+// sampled pixels.
 struct Difference {
   double cells = 0, samples = 0;
 };

@@ -18,7 +18,7 @@
 namespace bv::test {
 namespace {
 
-// A batch's content, to compare.
+// A copy of a batch's content, for comparison.
 struct Copy {
   std::vector<uint8_t> images;
   std::vector<int> crops, ops, labels;
@@ -150,7 +150,7 @@ TEST(Augment, RandomResizedCropsAreInsideAndVaried) {
   EXPECT_NEAR(least, 0.08, 0.01);
   EXPECT_GT(most, 0.9);
   EXPECT_GT(corners.size(), 950u);
-  const Box strip = random_resized_crop({1, 2, 3}, 10, 1000);  // no try fits: the middle, 4:3
+  const Box strip = random_resized_crop({1, 2, 3}, 10, 1000);  // no try fits: the centre, 4:3
   EXPECT_LE(strip.width, 14);
 }
 
@@ -406,10 +406,10 @@ TEST_F(Photos, OutOfMemoryNamesTheFile) {
   };
   options_.skip_bad_images = true;
   EXPECT_EQ(error_of<DataError>([&] { batches(Greedy(), options_, false, 0, 0, 1); }),
-            "huge.jpg: not enough memory to decode it; fewer --workers take less");
+            "huge.jpg: not enough memory to decode it; fewer --workers need less");
 }
 
-// The current image is decoded to its end, and no other is begun.
+// Decoding of the current image completes, and no other is started.
 TEST_F(Photos, AWaitForABatchCanBeGivenUp) {
   struct Slow : Dataset {
     int64_t size() const override { return 8; }

@@ -35,7 +35,7 @@ TEST(PixelStatistics, OfEachImageAndOfAllPixels) {
   EXPECT_DOUBLE_EQ(s.of_each_image.mean[0], (1. / 3 + 1) / 2);
   EXPECT_DOUBLE_EQ(s.of_each_image.mean[1], 1. / 6);
   EXPECT_DOUBLE_EQ(s.of_each_image.mean[2], 0.2);
-  EXPECT_DOUBLE_EQ(s.of_each_image.deviation[0], std::sqrt(1. / 3) / 2);  // of 0 0 1; of one: 0
+  EXPECT_DOUBLE_EQ(s.of_each_image.deviation[0], std::sqrt(1. / 3) / 2);  // of 0 0 1; one pixel: 0
   EXPECT_DOUBLE_EQ(s.of_all_pixels.mean[0], 0.5);
   EXPECT_DOUBLE_EQ(s.of_all_pixels.deviation[0], 0.5);
   EXPECT_DOUBLE_EQ(s.of_all_pixels.deviation[1], std::sqrt(3.) / 4);
@@ -77,7 +77,7 @@ TEST(PixelStatistics, AsNumPyHasThem) {
 }
 
 TEST(InThreads, EachOnceAndErrorsEndIt) {
-  constexpr int64_t many = 100000;  // which take longer than any pause of a thread
+  constexpr int64_t many = 100000;  // enough to outlast any pause of a thread
   std::vector<std::atomic<int>> calls(many);
   in_threads(
       many, 4, [&](int64_t i) { ++calls[i]; }, std::chrono::milliseconds(1), [](int64_t) {});
@@ -90,7 +90,7 @@ TEST(InThreads, EachOnceAndErrorsEndIt) {
   EXPECT_EQ(error_of<DataError>(
                 [&] { in_threads(many, 4, fail, std::chrono::milliseconds(1), [](int64_t) {}); }),
             "three");
-  EXPECT_EQ(calls[many - 1], 1);  // not begun
+  EXPECT_EQ(calls[many - 1], 1);  // not called again: the error ended the loop
   const auto sleep = [](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
   const auto stop = [](int64_t) { throw DataError("stop"); };
   EXPECT_EQ(

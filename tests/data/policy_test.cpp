@@ -29,7 +29,7 @@ Image part(const Image& image, int top, int left, int height, int width) {
   return result;
 }
 
-// The reference written by that script.
+// The reference written by make_augment_reference.py.
 struct Reference {
   Json about;
   Image sheet;

@@ -1,5 +1,5 @@
-// Parts of images at the sizes that libjpeg decodes to: the same pixels as the whole at that size,
-// and close to the whole at full size.
+// Parts of images at the sizes that libjpeg decodes to have the same pixels as the whole at that
+// size, and are close to the whole at full size.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// completion SHELL: prints the script. This file has the part shared by all shells, and bash's.
+// completion SHELL: prints the script. This file has the code shared by all shells, and bash's.
 #include "app/commands/help/completion.h"
 
 #include <algorithm>

@@ -69,7 +69,7 @@ std::string require_name(const std::string& name) {
 int pack(const CommandLine& line, const std::vector<std::string>&) {
   const auto o = own_options<DataPackOptions>(line);
   if (o.shards && line.own.contains("shard_mb"))
-    throw UserError("--shards and --shard-mb: one of them");
+    throw UserError("give --shards or --shard-mb, not both");
   if (!o.resize && line.own.contains("quality"))
     throw UserError("--quality goes with --resize; other pictures are stored as they are");
   const PackOptions options{.name = require_name(o.name),

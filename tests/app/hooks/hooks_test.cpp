@@ -67,7 +67,7 @@ class Finder : public Hook {
   int priority_;
 };
 
-// A slow evaluation, before which saving takes a hundred seconds, or so it says.
+// Slows down the evaluation, and pretends that saving before it took a hundred seconds.
 class Slow : public Hook {
  public:
   explicit Slow(std::vector<EpochRecord>& records) : records_(records) {}
@@ -141,7 +141,7 @@ TEST_F(HooksTest, TimeIsOfAnEvaluationOrOfSavingOrElse) {
   const EpochRecord& r = records[0];
   EXPECT_GE(*r.eval_seconds + 100, .4);  // two batches, for the weights and for their average
   EXPECT_LT(r.eval_seconds, 0);
-  EXPECT_GT(r.save_seconds, 100);  // it saves, too
+  EXPECT_GT(r.save_seconds, 100);  // the run saves, too
   EXPECT_GE(r.seconds, *r.eval_seconds + r.save_seconds);
 }
 
@@ -174,7 +174,7 @@ class Waits : public Hook {
   std::vector<size_t>& counts_;
 };
 
-// Gives the device work at the end of the last epoch.
+// Enqueues device work at the end of the last epoch.
 class Enqueues : public Hook {
  public:
   explicit Enqueues(bool& done) : done_(done) {}
@@ -196,7 +196,7 @@ class Expects : public Hook {
   const bool& done_;
 };
 
-// Others may wait for a save, whose copy from the device is work like this.
+// Other hooks may wait for a save, whose copy from the device is such work.
 TEST_F(HooksTest, AfterTrainTheDevicesWorkIsDone) {
   bool done = false;
   ASSERT_EQ(train_here(words({"--device", "simt", "--steps", "2"}),

@@ -117,9 +117,10 @@ TEST(Lint, TooFewUpdates) {
 TEST(Lint, ImagesThatSitOut) {
   const Words lines = lines_of(vit, {.train = 100});
   ASSERT_EQ(lines.size(), 2u);  // such epochs have few updates, too
-  EXPECT_EQ(lines[1],
-            "warning: 36 of 100 images sit out each epoch, different ones each time: only full "
-            "batches of 64 are used; use --batch 50");
+  EXPECT_EQ(
+      lines[1],
+      "warning: 36 of 100 images are left out of each epoch, different ones each time: only full "
+      "batches of 64 are used; use --batch 50");
   expect_none(vit, {.train = 4 * 64 + 28});  // a tenth
 }
 
@@ -188,7 +189,7 @@ TEST(Lint, BatchNormOfOneImage) {
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
     return join(all, "\n");
   };
-  const std::string begin = "warning: batch norm computes its statistics of one image: ";
+  const std::string begin = "warning: batch norm computes its statistics from one image: ";
   const Words resnet = {"resnet34"}, synchronised = {"resnet34", "--sync-bn"};
   EXPECT_EQ(lines(resnet, 1, 1), begin + "a batch has one; use --local-batch 2 or more");
   EXPECT_EQ(lines(resnet, 4, 1),
@@ -204,7 +205,7 @@ TEST(Lint, BatchNormOfOneImage) {
 TEST(Lint, OddBatchesOfPairs) {
   const auto lines = [](int batch, const char* mixup) {
     auto s = setup_of(with(vit, {"--mixup", mixup}), flowers);
-    s.requested.batch = batch;  // as a recipe may say
+    s.requested.batch = batch;  // as a recipe may set it
     Words all;
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
     return all;
@@ -221,7 +222,7 @@ TEST(Lint, RatesThatRiseAgain) {
       with(vit, {"--period-epochs", "10"}),
       "warning: the learning rate rises again from epoch 10: --period-epochs 10 is half a wave "
       "of 20, the curve continues until epoch 30; use --period-epochs 30");
-  expect_none(with(vit, {"--period-epochs", "28"}));  // after 2 of warm-up
+  expect_none(with(vit, {"--period-epochs", "28"}));  // after 2 epochs of warm-up
   expect_none(vit);
   expect_none(
       with(vit, {"--period-epochs", "20", "--lr-after", "22:1e-4", "--warmup-epochs", "2"}));
@@ -242,12 +243,13 @@ TEST(Lint, SchedulesThatEndLongBeforeTheRunOrAfterIt) {
 
 TEST(Lint, DecaysThatNeverCome) {
   expect_line(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,40"}),
-              "warning: the decay with epoch 40 never comes: the run ends with epoch 30; use "
+              "warning: the decay with epoch 40 is never reached: the run ends with epoch 30; use "
               "earlier --decay-milestones");
-  expect_line(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,28", "--lr-after",
-                         "25:1e-6"}),
-              "warning: the decay with epoch 28 never comes: --lr-after holds after epoch 25; use "
-              "earlier --decay-milestones");
+  expect_line(
+      with(vit,
+           {"--schedule", "multistep", "--decay-milestones", "10,28", "--lr-after", "25:1e-6"}),
+      "warning: the decay with epoch 28 is never reached: --lr-after holds after epoch 25; use "
+      "earlier --decay-milestones");
   expect_none(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,20"}));
   expect_line(with(vit, {"--schedule", "step", "--decay-epochs", "30"}),
               "warning: the learning rate never decays: --decay-epochs 30, and the run ends with "

@@ -122,7 +122,7 @@ class TensorBoardRuns : public ShallowProgramTest {
       expected.push_back(std::stof(text) / unit);
     EXPECT_EQ(steps, metric(in("run"), kind, "step")) << tag;
     ASSERT_EQ(values.size(), expected.size()) << tag;
-    for (size_t i = 0; i < values.size(); ++i)  // the text was rounded once more
+    for (size_t i = 0; i < values.size(); ++i)  // metrics.jsonl is rounded once more
       EXPECT_FLOAT_EQ(values[i], expected[i]) << tag;
   }
   void expect_curves() {
@@ -167,11 +167,11 @@ TEST(EvaluationPictures, ConfusionHasARowForEachClassOfImages) {
   EXPECT_EQ(pixel(bottom - cell, side - cell), right);
   EXPECT_EQ(pixel(bottom, side - cell), wrong);
   EXPECT_EQ(pixel(bottom - cell, side), none);
-  int white = 0;  // the figure on the first
+  int white = 0;  // the number in the first cell
   for (int y = bottom - cell; y > bottom - 2 * cell; --y)
     for (int x = side - cell; x > side - 2 * cell; --x) white += pixel(y, x) == none;
   EXPECT_GT(white, 10);
-  const std::vector<std::string> many(100, "x");  // whose names and numbers have no room
+  const std::vector<std::string> many(100, "x");  // too many for names and numbers
   EXPECT_LT(confusion_picture(said, many).width, 340);
 }
 
@@ -207,7 +207,7 @@ TEST_F(TensorBoardRuns, HasWhatMetricsHave) {
   ASSERT_EQ(images["Images/train"].size(), 1u);
   EXPECT_EQ(images["Images/train"][0].width, 4 * 32);
   EXPECT_EQ(images["Images/train"][0].height, 2 * 32);
-  // One of each evaluation.
+  // One per evaluation.
   EXPECT_EQ(images["Images/mistakes"].size(), 2u);
   ASSERT_EQ(images["Images/confusion"].size(), 2u);
   EXPECT_GT(images["Images/confusion"][0].width, 320);
@@ -237,7 +237,7 @@ TEST_F(TensorBoardRuns, HasTheOptionsAsParameters) {
   EXPECT_FALSE(start.hparams().contains("workers"));
 }
 
-// Killed after its checkpoint: the steps behind it were logged, and come again.
+// Killed after a checkpoint: later steps were logged, and are repeated after the resume.
 TEST_F(TensorBoardRuns, AResumedRunShowsNoStepTwice) {
   Program run(folder_.path(), words("--epochs 100 --save-every 3steps"));
   ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":5,"));
@@ -266,7 +266,7 @@ TEST_F(TensorBoardRuns, ARunThatFailsBeforeItsFirstCheckpointLeavesNoFile) {
   EXPECT_FALSE(std::filesystem::exists(in("run")));
 }
 
-// Leaves no room from the second update to the last but one.
+// Fills the disk from the second update to the second to last.
 class FullDisk : public Hook {
  public:
   explicit FullDisk(std::string path) : path_(std::move(path)) {}
@@ -286,7 +286,7 @@ TEST_F(TensorBoardRuns, AFullDiskEndsLogsNotTheRun) {
   const SmallDisk disk(in("disk"), "100m");
   if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
   testing::internal::CaptureStderr();
-  // Lines of more than a page, which is what a file of this disk grows by.
+  // The lines logged meanwhile exceed a page, the unit in which files of this disk grow.
   const int code = train_here({"vit_tiny", "--image-size", "32", "--patch-size", "16", "--data",
                                in("cifar"), "--batch", "8", "--epochs", "6", "--eval-every", "100",
                                "--log-every", "1", "--save-every", "100", "--out", in("disk/run")},

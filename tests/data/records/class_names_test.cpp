@@ -55,7 +55,7 @@ TEST_F(ClassNames, AreThoseOfTheLabels) {
   EXPECT_EQ(ordered.classes, options.classes);
   EXPECT_EQ(ordered.train->label(0), 1);
   options.classes = {};
-  write_text(in("names.txt"), "ant\nbee\ncrab\ndog");  // one that no record shows
+  write_text(in("names.txt"), "ant\nbee\ncrab\ndog");  // a name that no record uses
   EXPECT_EQ(open_dataset(options).classes, (Names{"ant", "bee", "crab", "dog"}));
 }
 
@@ -97,7 +97,7 @@ TEST_F(ClassNames, OfAnIndexWithoutNames) {
   DataOptions options{.path = in("tools")};
   options.class_names = in("names.txt");
   EXPECT_EQ(open_dataset(options).classes, (Names{"ant", "bee", "crab 3"}));
-  // One part counts from 0, the other from 1: which label the first name has is open.
+  // One part counts from 0, the other from 1, so the first name's label is ambiguous.
   std::string index = contents(in("tools/validation.index"));
   for (const char* k : {"0", "1", "2"}) index[index.find(std::string("# class ") + k) + 10] = *k;
   write_text(in("tools/validation.index"), index);

@@ -25,7 +25,7 @@ class KilledCommands : public ProgramTest {
     go("data list photos list.txt");
     go("data pack list.txt out --name x");
   }
-  // Waits until the folder holds so many names.
+  // Waits until the folder holds this many names.
   bool come_to(const std::string& folder, size_t count) const {
     return wait_until(
         [&] { return fs::exists(in(folder)) && names_in(in(folder)).size() == count; });

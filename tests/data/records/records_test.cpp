@@ -147,7 +147,7 @@ TEST_F(Records, AreTheFolderTheyWerePackedFrom) {
                                "the first some-00001-of-00003"});
 }
 
-// The data set is told of each image once, in the order of use and before it is read.
+// Each image is announced to the data set once, in the order of use and before it is read.
 TEST(RecordsLoader, SaysWhatComesNext) {
   struct Listener : Dataset {
     int64_t size() const override { return 50; }
@@ -278,8 +278,8 @@ TEST_F(Records, DamageIsSaidWithFileRecordAndOffset) {
   cut.train->image(17, 0);
   for (const int64_t i : {18, 19})
     EXPECT_EQ(error_of<BadImage>([&] { cut.train->image(i, 0); }), why);
-  // Bytes that no index lists are ignored: with bad records skipped, the rest of a file may be
-  // missing.
+  // Bytes that the index doesn't list are ignored: if bad records were skipped, an index may lack
+  // the rest of a file.
   write_text(file, whole + "x");
   EXPECT_EQ(open_dataset({.path = in("packed"), .val_fraction = 0}).train->image(19, 0).height, 44);
   // Another file's contents.
