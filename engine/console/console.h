@@ -14,8 +14,8 @@ namespace bv {
 
 class Console {
  public:
-  // total_steps, epochs: of the whole run; they give the time left and the width of numbers.
-  // quiet: prints only what is important.
+  // total_steps, epochs: of the whole run, for the time left and the width of epoch numbers.
+  // quiet: prints only important lines.
   explicit Console(int64_t total_steps, int64_t epochs, bool quiet = false)
       : total_steps_(total_steps), epochs_(epochs), quiet_(quiet) {}
   ~Console() { bar_.clear(); }
@@ -44,8 +44,8 @@ class Console {
 // accuracy, images per second, time. The figures of successive epochs line up.
 std::string epoch_line(const EpochRecord&, int64_t epochs);
 
-// "  eval 2.1 s  saving 0.3 s  host 530 MiB  device 380 MiB  planned 374 MiB", what was measured in an
-// epoch: time besides training, the memory's peaks, and the plan, on the cpu of the host's.
+// "  eval 2.1 s  saving 0.3 s  host 530 MiB  device 380 MiB  planned 374 MiB": an epoch's times
+// besides training, peak memory, and planned memory (of the device; on the cpu, of the host).
 std::string measured_line(const EpochRecord&);
 
 // Whether standard output is an interactive terminal that can redraw a line.

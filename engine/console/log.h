@@ -24,8 +24,8 @@ struct EpochRecord {
   std::optional<double> eval_seconds;  // empty: not evaluated; null in the file
   double save_seconds = 0;        // in which training waited for checkpoints since the last record
   int64_t peak_memory_bytes = 0;  // planned
-  // Measured, of rank 0's process: what the host's system counts now and at most so far, and on the
-  // device, if it has its own memory, what all programs use and what this one allocated at most.
+  // Measured for rank 0's process: its resident host memory now and at its peak and, on a device
+  // with memory of its own, what all programs use and the most that this process allocated.
   int64_t host_memory_bytes = 0, host_peak_memory_bytes = 0;
   std::optional<int64_t> device_memory_bytes, device_peak_memory_bytes;
   // Not written to the file:
@@ -40,12 +40,12 @@ struct SaveRecord {
 
 // The launcher has started the run again (--max-restarts).
 struct RestartRecord {
-  int64_t step = 0;  // after which the run continues
+  int64_t step = 0;  // the run continues after this step
   int number = 0, most = 0;
-  int rank = 0;          // that ended it
-  int64_t ended_in = 0;  // step in which it ended; 0: before the first
+  int rank = 0;          // the one that failed
+  int64_t ended_in = 0;  // step in which the run ended; 0: before the first
   std::string cause;
-  int processes = 0, processes_before = 0;  // now, and at that end; 0: not known
+  int processes = 0, processes_before = 0;  // now, and before the restart; 0: not known
 };
 
 std::string to_json(const StepRecord&);
@@ -53,9 +53,9 @@ std::string to_json(const EpochRecord&);
 std::string to_json(const RestartRecord&);
 
 // Offset in a metrics.jsonl at which a run resumed after `step` continues: past the lines up to
-// that step. A killed run has logged steps after its checkpoint, and if not `settled` the line of
-// an epoch whose evaluation is not in the checkpoint; the resumed run logs these again. A truncated
-// line is dropped, too.
+// that step. A killed run may have logged steps after its checkpoint and, if the checkpoint isn't
+// `settled`, an epoch whose evaluation it lacks; the resumed run logs these again. A truncated line
+// is dropped, too.
 int64_t end_of_step(const std::string& path, int64_t step, bool settled = true);
 
 }  // namespace bv

@@ -45,7 +45,7 @@ struct Output::State {
       changed.wait(lock, [this] { return !pending.empty() || closing; });
       if (pending.empty()) return;
       std::string text = std::exchange(pending, {});
-      if (std::exchange(left_out, false)) text += "(lines are missing here: nobody read them)\n";
+      if (std::exchange(left_out, false)) text += "(output is missing here: nobody read it)\n";
       writing = true;
       lock.unlock();
       const bool written = write_all(fd, text);

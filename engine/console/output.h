@@ -1,4 +1,4 @@
-// Text for a reader who may be slow, stuck (Ctrl-S, a pager) or gone: training never waits for it.
+// Text for a reader that may be slow, stuck (Ctrl-S, a pager) or gone; training never waits for it.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -8,11 +8,11 @@ namespace bv {
 class Output {
  public:
   explicit Output(int fd);  // the caller keeps ownership
-  // Gives the reader two seconds to take the rest.
+  // Waits up to two seconds until the rest is written.
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
-  // Hands the text to a thread that writes it. The text is dropped if the reader is a megabyte
+  // Queues the text for a thread that writes it. The text is dropped if the reader is a megabyte
   // behind or gone, or the disk is full.
   void print(std::string_view text);
 

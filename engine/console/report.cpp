@@ -110,7 +110,7 @@ std::string val_loss_note(const Setup& s, double val_loss, int64_t updates) {
   const std::string far = "val loss " + number(val_loss) + " is far above ln(" +
                           std::to_string(classes) + ") = " + number(guessing) +
                           ", that of random guessing: ";
-  // Until batch norm's running statistics, which move by a tenth per update, forget their start.
+  // Batch norm's running statistics move by a tenth per update; early on, initial values dominate.
   const bool young = s.model.family->batch_norm && updates < 100;
   if (!(val_loss > guessing * (young ? 10 : 100))) return "";
   if (young)

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int margin = 24, gap = 8;
 constexpr int min_width = 208;   // of a picture; has room for 16 letters
-constexpr int max_width = 1500;  // of a sheet, if one group isn't wider
+constexpr int max_width = 1500;  // of a sheet, unless a single group is wider
 
 // The font has ASCII only. A line that is too wide is wrapped, a word that is too wide cut off.
 std::vector<std::string> fitted(const std::vector<std::string>& lines, int width) {

@@ -1,6 +1,6 @@
 // A kill at any moment can leave: hidden entries (".saving..."), which the next save removes; a
 // complete step folder without a link, from which a run without other checkpoints resumes; or
-// `best` one step ahead of `last`, a step that the resumed run will reach again.
+// `best` one save ahead of `last`, at a step that the resumed run will reach again.
 #include "engine/files/checkpoint.h"
 
 #include <fcntl.h>
@@ -194,7 +194,7 @@ Checkpoint load_step(const std::string& folder) {
   return c;
 }
 
-// Without another checkpoint that is intact: what is left of a damaged one.
+// Advice if no other checkpoint is intact: whether the damaged one's weights can be used.
 std::string what_is_left(const std::string& damaged) {
   const std::string weights = damaged + "/" + weights_name,
                     none = "; there is no other intact checkpoint: start ";
@@ -284,8 +284,8 @@ bool is_last_checkpoint(const std::string& run, int64_t step) {
   return folder && folder->step == step;
 }
 
-// Sets `best` first: if it is killed before the new state is written, the resumed run evaluates
-// again and gets the same result.
+// Sets `best` first: if the process is killed before the new state is written, the resumed run
+// evaluates again, with the same result.
 void settle_checkpoint(const std::string& run, const Checkpoint& c, bool best, int keep) {
   if (!is_last_checkpoint(run, c.step)) return;
   const std::string name = link_target(run, "last");

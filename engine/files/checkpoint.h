@@ -1,10 +1,10 @@
 // Run folders: DIR/last and DIR/best are symbolic links, swapped by rename, to step folders
 // (step-00000500), each complete and synced before a link refers to it:
-//   weights.safetensors    the model by timm's names; metadata without time, place or options
+//   weights.safetensors    the model by timm's or torchvision's names; metadata (WeightsInfo)
 //   ema.safetensors        the same for the weights' moving average; absent without --ema
 //   state.safetensors      optimizer state by parameter name: "m.NAME", "v.NAME"; absent if empty
 //   state.json             format version, progress, sizes and CRC-32C of all files
-// None of it depends on the number of processes.
+// The files contain no times or paths, and their format doesn't depend on the number of processes.
 #pragma once
 #include <string>
 
@@ -33,7 +33,7 @@ void settle_checkpoint(const std::string& run_folder, const Checkpoint& progress
                        int keep);
 // Whether there is a checkpoint to load; a run that was killed early has none.
 bool has_checkpoint(const std::string& run_folder);
-// An entry of the run folder that a killed save left; the next save removes it.
+// Whether a killed save left this entry of the run folder; the next save removes it.
 bool is_unfinished_checkpoint(const std::string& name);
 // Reads DIR/last and checks version and checksums. Throws UserError (truncated, foreign, newer).
 // Without the link (killed in the first save, or copied without links) it reads the newest step

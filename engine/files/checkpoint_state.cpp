@@ -42,7 +42,7 @@ void each_number(State& c, F f) {
   f("data_fingerprint", c.data_fingerprint);
 }
 
-// JSON has neither inf nor NaN; a sum of losses can be either (after a step that fp16 skipped).
+// JSON has neither inf nor NaN: unknown values are NaN, and the loss of an epoch can be infinite.
 template <class T>
 Json number(T x) {
   if constexpr (std::is_integral_v<T>) return x;

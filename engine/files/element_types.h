@@ -1,4 +1,4 @@
-// Types of numbers in weights files, and their conversion to fp32.
+// Element types in weights files, and their conversion to fp32.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Written next to `path` under another name; finish() renames it. Without finish(), nothing stays.
+// Written next to `path` under another name; finish() renames it. Without finish(), it is removed.
 class NewFolder {
  public:
   // `option` names it in messages: "--out". Throws UserError if the path exists or no folder can be

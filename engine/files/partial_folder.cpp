@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Left over only if its process is dead and the lock is free: a process on another machine holds
-// the lock, one on this machine may be about to take it.
+// A folder is left over only if its process is dead and the lock is free: a live process on another
+// machine holds the lock, and one on this machine may be about to take it.
 bool is_left_over(const fs::path& folder, int64_t pid) try {
   if (pid != getpid() && (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH)) return false;
   return RunLock(folder).warning().empty();

@@ -11,7 +11,7 @@ class RunLock {
  public:
   // Throws UserError: "runs/x is in use by process 123". The folder must exist.
   explicit RunLock(const std::string& folder);
-  ~RunLock();  // removes the lock's file
+  ~RunLock();  // removes the lock file
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
   // A warning if the file system has no locks; else empty.

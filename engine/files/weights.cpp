@@ -94,7 +94,7 @@ std::vector<double> resize_middle(const std::vector<double>& inp, size_t outer, 
 // From [1, prefix + from*from, C] to [1, prefix + to*to, C].
 HostTensor resize_position(const HostTensor& old, int prefix, int from, int to) {
   const auto C = size_t(old.shape[2]);
-  const auto grid = old.data.begin() + prefix * ptrdiff_t(C);  // earlier elements stay
+  const auto grid = old.data.begin() + prefix * ptrdiff_t(C);  // the tokens before it are copied
   const auto wide = resize_middle({grid, old.data.end()}, size_t(from), from, to, C);
   const auto resized = resize_middle(wide, 1, from, to, size_t(to) * C);
   HostTensor out{.shape = {1, prefix + int64_t(to) * to, old.shape[2]},
@@ -150,9 +150,8 @@ class Fitting {
     return std::ranges::find(heads_, name) != heads_.end();
   }
 
-  // The file's number of classes if its heads agree on it and differ from the model's in nothing
-  // else; 0 if the file has no heads; otherwise nothing, and heads are fitted like other
-  // parameters.
+  // The file's number of classes if its heads agree on it and differ from the model's only in it; 0
+  // if the file has no heads; otherwise nullopt, and heads are fitted like other parameters.
   std::optional<int64_t> other_classes() const {
     std::set<int64_t> classes;
     bool differs = false;

@@ -1,5 +1,5 @@
-// Loads a weights file into a model's parameters as timm does, for another image size or number of
-// classes too. What doesn't fit is listed in an error, never guessed.
+// Loads a weights file into a model's parameters as timm does, also for another image size or
+// number of classes. Tensors that don't fit are listed in an error, never guessed.
 #pragma once
 #include <array>
 #include <optional>
@@ -29,7 +29,7 @@ struct WeightsInfo {
 };
 // Throws UserError on malformed metadata.
 WeightsInfo weights_info(const TensorFile&, const std::string& path);
-// The metadata of the files that this project writes.
+// The metadata as this program writes it.
 std::map<std::string, std::string> weights_metadata(const WeightsInfo&);
 
 // Features of the layer before a ViT's head; 0: no such layer.
@@ -37,7 +37,7 @@ int representation_size(const TensorFile&);
 
 struct FitResult {
   Tensors tensors;                 // one per parameter, except those in `fresh`
-  std::vector<std::string> fresh;  // heads left as initialised: another number of classes
+  std::vector<std::string> fresh;  // heads to initialise: another number of classes
   std::string note;  // "weights: FILE, 150 of 152 tensors, new head (1000 classes there, 5 here)"
 };
 // `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] (2 +

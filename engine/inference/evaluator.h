@@ -1,4 +1,4 @@
-// Evaluates batches: runs the forward pass, sums the metrics on the device and, on request, brings
+// Evaluates batches: runs the forward pass, sums the metrics on the device and, on request, copies
 // each image's logits and loss to the host.
 #pragma once
 #include "comm/communicator.h"

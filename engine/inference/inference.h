@@ -9,7 +9,7 @@ namespace bv {
 class Inference {
  public:
   // Images have the model's input size. The communicator connects the processes that share the
-  // batches; null: one process. The constructor only plans; allocate() takes the memory.
+  // batches; null: one process. The constructor only plans; allocate() allocates.
   Inference(Backend&, Communicator*, const Graph&, int batch, int side);
   size_t bytes() const;  // of device memory
   void allocate();

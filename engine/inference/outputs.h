@@ -1,5 +1,5 @@
-// Copies the logits and losses of evaluated images to the host. They arrive one batch late, so that
-// the device need not wait for the host.
+// Copies the logits and losses of evaluated images to the host. They are delivered two batches
+// late, so that the device need not wait for the host.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -33,9 +33,9 @@ class Outputs {
   // largest: of the graphs passed to add(), the one with the most bytes of logits.
   Outputs(Backend&, const Graph& largest);
 
-  // Receives the following batches until finish(). The first call takes the host memory.
+  // Receives the following batches until finish(). The first call allocates the host memory.
   void begin(Receive);
-  // Call it once the batch's forward pass is enqueued. Does nothing before begin(). device_labels:
+  // Call it after enqueuing the batch's forward pass. Does nothing before begin(). device_labels:
   // given if the batch has no labels on the host.
   void add(const Batch&, const ModelChunk&, const int32_t* device_labels = nullptr);
   void finish();

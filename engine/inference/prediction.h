@@ -1,4 +1,4 @@
-// A model's prediction for an image, and for those of an evaluation.
+// A model's predictions for the images of an evaluation.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@ namespace bv {
 struct Prediction {
   int64_t index;      // index of the image in its data set
   int32_t label;      // its class; -1: the image could not be read
-  int32_t top;        // class of the largest logit, of equal ones the first; ignores NaN
+  int32_t top;        // class of the largest logit, the first of equal ones; ignores NaN
   float loss;         // cross-entropy, without label smoothing
   float probability;  // of `top`
 };
@@ -21,10 +21,10 @@ struct Prediction {
 std::vector<Prediction> surest_mistakes(std::span<const Prediction>, size_t most);
 
 int32_t top_class(std::span<const float> logits);
-// exp(logit - max), divided by their sum
+// exp(logit - max) / (sum of exp(logit - max) over the logits)
 std::vector<double> softmax(std::span<const float> logits);
 
-// On rank 0: the predictions of all ranks, its own first, without images that could not be read; on
+// On rank 0: the predictions of all ranks, in rank order, without images that could not be read; on
 // other ranks nothing. Collective; waits for the device. Null communicator: one rank.
 std::vector<Prediction> gather(std::vector<Prediction> own, Backend&, Communicator*);
 

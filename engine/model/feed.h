@@ -1,8 +1,8 @@
 // The host's input to a step: batches and StepParams. The model always reads slot 0. With an upload
 // stream, batches arrive in slots 1 and 2 alternately, and stream 0 copies them to slot 0.
-// StepParams go through a ring of host memory, since the host may be a whole update ahead of the
-// device. In a pipeline, the first stage holds the images and sends the targets to the last stage,
-// which computes the loss.
+// StepParams pass through a ring buffer in host memory, as the host may be a whole update ahead of
+// the device. In a pipeline, the first stage holds the images and sends the targets to the last
+// stage, which computes the loss.
 #pragma once
 #include <memory>
 #include <span>
@@ -19,7 +19,7 @@ class Feed {
     int batch, height, width;  // images per micro-step in this process; largest stored size
     int layers;                // ImageOps per image
     bool mixing;               // each image has a Mix
-    int params_in_flight;      // set_params() calls that the device may not have read yet
+    int params_in_flight;      // set_params() calls whose data the device may not have read yet
     int micro_batches = 1;     // equal parts of the batch, with StepParams of their own
     bool images = true, targets = true;  // parts of a batch that this process holds
   };
@@ -32,11 +32,11 @@ class Feed {
 
   void upload(const Batch&);  // does nothing if the batch has no images
   void wait_for_upload();
-  void set_params(std::span<const StepParams>);  // of each micro-batch
+  void set_params(std::span<const StepParams>);  // one per micro-batch
 
  private:
-  // One field of a batch in a slot. Each micro-batch uses `used` bytes at a stride of `each`, which
-  // keeps all of them aligned for the kernels.
+  // One field of a batch in a slot. Each micro-batch uses `used` bytes at a stride of `each`, so
+  // that the data of every micro-batch is aligned for the kernels.
   struct Field {
     size_t at, each, used;
     size_t end(int micro_batches) const { return at + each * static_cast<size_t>(micro_batches); }
@@ -54,7 +54,7 @@ class Feed {
   size_t rows_;  // images per micro-batch
   Field images_, crops_, ops_, mixes_, labels_;
   size_t params_bytes_, slot_bytes_;
-  DeviceMemory memory_;  // params, the slot that the model reads, two for uploads
+  DeviceMemory memory_;  // params; slot 0, which the model reads; two upload slots
   Event uploaded_[2]{}, consumed_[2]{};
   int uploads_ = 0;
   std::shared_ptr<void> params_;

@@ -15,7 +15,7 @@ inline DeviceMemory zeroed_memory(Backend& backend, size_t bytes) {
   return memory;
 }
 
-// Host memory that the device copies fastest (pinned).
+// Pinned host memory, which copies fastest to and from the device.
 inline std::shared_ptr<void> host_memory(Backend& backend, size_t bytes) {
   return {backend.allocate_host(bytes), [&backend](void* p) { backend.release_host(p); }};
 }

@@ -22,7 +22,7 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const Graph& graph() const = 0;
-  // Bytes to be given to use() before anything runs.
+  // Bytes of the memory that use() takes; call use() before any pass.
   virtual size_t saved_bytes() const = 0;
   virtual size_t scratch_bytes() const = 0;
   virtual void use(char* saved, char* scratch) = 0;
@@ -35,8 +35,8 @@ class Model {
   // Forward of micro-batch `micro`.
   virtual void evaluate(const Context&, int micro) = 0;
 
-  virtual bool computes_loss() const { return true; }  // false: another process does
-  virtual const ModelChunk& last_chunk() const = 0;    // this process's last one
+  virtual bool computes_loss() const { return true; }  // false: another process computes it
+  virtual const ModelChunk& last_chunk() const = 0;    // the last one of this process
   // Connects the processes that each hold a part of the model; null: this one holds all of it.
   virtual const Channel* stage_channel() const { return nullptr; }
   virtual void profile(Profile*) = 0;

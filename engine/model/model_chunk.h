@@ -1,6 +1,6 @@
 // A slice of a graph's nodes with its memory: the whole model or a part of it. Saved tensors have a
-// copy per slot (micro-batch in flight); scratch memory is shared by all slots, unless these run
-// together, node by node.
+// copy per slot (micro-batch in flight); all slots share scratch memory, unless they run together,
+// node by node.
 #pragma once
 #include <functional>
 #include <span>
@@ -14,26 +14,26 @@ namespace bv {
 
 class ModelChunk {
  public:
-  // The constructor only plans; allocate() takes the memory.
+  // The constructor only plans; allocate() allocates the memory.
   ModelChunk(Backend&, const Graph&, int begin, int end, int slots, Passes = Passes::both,
              bool together = false);
   void allocate();
-  // Instead of allocate(): uses memory of saved_bytes() and scratch_bytes(), which others may use
-  // while this chunk doesn't run.
+  // Instead of allocate(): uses memory of saved_bytes() and scratch_bytes(), which other chunks
+  // may use while this one doesn't run.
   void use(char* saved, char* scratch);
   const Graph& graph() const { return *graph_; }
   const Layout& layout() const { return layout_; }
   size_t saved_bytes() const { return slot_bytes() * static_cast<size_t>(slots_); }
   size_t scratch_bytes() const { return together_ ? 0 : layout_.scratch_bytes; }
 
-  // `run` has parameters and batch; tensor addresses and workspace are filled in here.
+  // `run` holds parameters and batch; tensor addresses and workspace are filled in here.
   void forward(const Context& run, int slot) const;
   // `ready(n)` is called after each node: gradients [0, n) of the arena are final.
   void backward(const Context& run, int slot, const std::function<void(size_t)>& ready = {}) const;
-  // All slots together, a Context each.
+  // All slots together, with one Context per slot.
   void forward(std::span<const Context> runs) const;
   void backward(std::span<const Context> runs, const std::function<void(size_t)>& ready) const;
-  // A storage's memory, to send it to another stage or to read it. Null if not in this chunk.
+  // A storage's address, for sending or reading its contents. Null if it isn't in this chunk.
   char* place(int slot, int storage) const {
     return places_[static_cast<size_t>(slot)][static_cast<size_t>(storage)];
   }
@@ -46,7 +46,7 @@ class ModelChunk {
   }
   Context bound(Context, int slot) const;
   std::vector<Context> bound(std::span<const Context>) const;
-  // `runs` have their slots' addresses; they run node by node.
+  // `runs` are bound to their slots; each node runs for all of them before the next node.
   void run_forward(std::span<Context>, int begin, int end) const;
   void run_backward(std::span<Context>, const std::function<void(size_t)>& ready) const;
 

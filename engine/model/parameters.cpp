@@ -31,7 +31,7 @@ std::vector<float> reordered(const ParameterInfo& p, const std::vector<float>& f
   return to;
 }
 
-// Calls use(info, values in the order of memory) for each owned tensor that `values` has.
+// Calls use(info, values in memory order) for each owned tensor that `values` contains.
 template <class Use>
 void for_each(const std::vector<ParameterInfo>& infos, const Tensors& values,
               const std::string& prefix, const Use& use) {
@@ -268,7 +268,7 @@ CheckpointTensors Parameters::tensors_of(const ParameterCopy& copy) const {
 template <class T>
 void Parameters::send(T* to, std::span<const T> values) const {
   backend_->to_device(to, values.data(), values.size_bytes(), nullptr);
-  backend_->synchronize(nullptr);  // `values` may be gone after it
+  backend_->synchronize(nullptr);  // `values` may be freed after this call
 }
 
 void Parameters::send_kept(float* kept, const ParameterInfo& p,

@@ -14,7 +14,7 @@
 
 namespace bv {
 
-// Arenas in host memory, as large as the device's; null: the model has no such arena.
+// Arenas in host memory, as large as the device's; null: not in the model, or not copied.
 struct ParameterCopy {
   float *weights, *buffers, *ema, *m, *v;
 };
@@ -24,13 +24,13 @@ class Parameters {
   // Elements after the gradients that are reduced with them (GradientTail).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
-  // moments: 2 (m and v) or 1 (m). ema: keeps a moving average of the weights. shards: parts of a
-  // batch that each have gradients and buffers of their own. kept: the segments of the arena whose
+  // moments: 2 (m and v), 1 (m) or 0. ema: keeps a moving average of the weights. shards: parts of
+  // a batch that each have gradients and buffers of their own. kept: segments of the arena whose
   // moments and average this process keeps, packed one after another; none is empty. weights_too:
-  // the same of the master weights, if kernels compute with a 16-bit copy.
+  // keeps only these segments of the master weights, too, if kernels compute with a 16-bit copy.
   Parameters(Backend&, const Graph&, int moments, bool ema, int shards, std::vector<Segment> kept,
              bool weights_too = false);
-  // Keeps all.
+  // Keeps all segments.
   Parameters(Backend& backend, const Graph& graph, int moments, bool ema = false, int shards = 1)
       : Parameters(backend, graph, moments, ema, shards, graph.segments()) {}
   // For inference: no gradients.
@@ -61,7 +61,7 @@ class Parameters {
   float* m() const { return m_.data<float>(); }
   float* v() const { return v_.data<float>(); }
   float* ema() const { return ema_.data<float>(); }
-  // The segments of the arena that m, v and ema have, and without keeps_all_weights() weights().
+  // The segments that m(), v() and ema() hold; without keeps_all_weights() also weights().
   const std::vector<Segment>& kept() const { return kept_; }
   bool keeps_all() const { return kept_bytes() == arena_bytes(); }
   bool keeps_all_weights() const { return !weights_too_; }  // the same in all processes
@@ -76,43 +76,43 @@ class Parameters {
     return compute_weights_.data() ? compute_weights_.data() : weights_.data();
   }
 
-  // The parameters' part of a Context, for a pass in this dtype with these master weights: the
-  // weights or their average. In 16 bits, compute_weights() holds rounded values of one of the two,
-  // and so does fp32_weights(), from which kernels read without keeps_all_weights().
+  // The parameters' fields of a Context for a pass in this dtype. masters: weights(), or ema() to
+  // compute with the average. In 16 bits kernels read compute_weights(), rounded from one of the
+  // two, and without keeps_all_weights() also fp32_weights(), copied from the same one.
   Context context(DType, float* masters) const;
   Context context() const { return context(graph_->dtype(), weights()); }
   // In 16 bits, on stream 0: compute_weights() = these master weights, rounded. Without
-  // keeps_all_weights() the kept segments alone; fp32_weights() doesn't change.
+  // keeps_all_weights() rounds the kept segments only; fp32_weights() doesn't change.
   void round(const float* masters) const;
-  // Without keeps_all_weights(): those that kernels read in fp32 (Fp32Range), and a copy into them
-  // from the kept segments.
+  // Without keeps_all_weights(): the weights that kernels read in fp32 (Fp32Range). copy_fp32()
+  // updates them from the kept segments.
   float* fp32_weights() const { return fp32_weights_.data<float>(); }
   void copy_fp32(const float* kept) const;
 
-  // Initial values: they depend on the seed and the parameter's name alone.
+  // Sets the initial values, which depend only on the seed and each parameter's name and init.
   void initialise(uint64_t seed);
-  // Sets parameters and buffers, in their shapes; those missing in the map keep their values. Their
-  // moving average restarts from them.
+  // Sets the parameters and buffers in the map; the rest keep their values. The moving average of a
+  // parameter that is set restarts from its new value.
   void set_weights(const Tensors&);
-  // Given a kept arena, returns the whole one, which lasts until the next call. Not needed where no
-  // process keeps parts.
+  // Gathers a kept arena from all processes and returns the whole one, valid until the next call.
+  // Not needed if each process keeps all segments.
   using Whole = std::function<const float*(float* kept)>;
   Tensors get_weights(const Whole& = {}) const;
   Tensors get_gradients() const;
-  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if one is missing.
+  // Optimizer state named "m.NAME" and "v.NAME". Throws UserError if a tensor is missing.
   void set_moments(const Tensors&);
   Tensors get_moments(const Whole& = {}) const;
   // The same for the moving average of the weights, with the current buffers; empty without --ema.
   void set_ema(const Tensors&);
   Tensors get_ema(const Whole& = {}) const;
-  void unpack(const float* kept) const;  // to the segments' places in grads()
+  void unpack(const float* kept) const;  // copies kept segments to their places in grads()
   // Size of the copy of all arenas that a checkpoint needs.
   size_t copy_bytes() const;
   size_t model_bytes() const;               // the same for the whole model, not just this part
-  ParameterCopy copy_in(void* host) const;  // of copy_bytes()
-  // Enqueues copies of the arenas on stream 0. `to` must live until they are done. Null arenas are
-  // not copied, but `whole` is called for them, in the order of get_weights(), get_ema() and
-  // get_moments(): it is a collective (Trainer::saved).
+  ParameterCopy copy_in(void* host) const;  // host: copy_bytes() bytes
+  // Enqueues copies of the arenas on stream 0. `to` must live until the copies are done. Null
+  // arenas are not copied, but `whole`, a collective, is called for them, too, in the order of
+  // get_weights(), get_ema() and get_moments() (Trainer::saved).
   void copy_to(const ParameterCopy&, const Whole& whole) const;
   // The copy's tensors, in a checkpoint's form.
   CheckpointTensors tensors_of(const ParameterCopy&) const;
@@ -127,10 +127,10 @@ class Parameters {
   size_t arena_bytes() const { return graph_->arena_count() * sizeof(float); }
   size_t own_buffer_bytes() const { return graph_->buffer_count() * sizeof(float); }
   size_t kept_bytes() const;
-  // The whole of a kept arena.
+  // The whole arena that `kept` holds segments of.
   const float* whole_of(float* kept, const Whole&) const;
   Tensors download(const float* arena, const Infos&, const std::string& prefix) const;
-  // Copy values to the device: all to `to`, or those of a parameter that kept segments have.
+  // Copy values to the device: all of them, or those that are in kept segments.
   template <class T>
   void send(T* to, std::span<const T> values) const;
   void send_kept(float* kept, const ParameterInfo&, std::span<const float> values) const;

@@ -79,7 +79,7 @@ std::vector<Life> node_spans(const Graph& graph, const std::vector<NodePlan>& pl
   return spans;
 }
 
-// In which passes a storage is touched: before, inside or after the stage, and at what times.
+// Whether the passes touch a storage before, inside or after the stage, and when inside it.
 struct Touched {
   struct Pass {
     bool before = false, inside = false, after = false;
@@ -173,7 +173,7 @@ std::vector<Touched> find_touched(const Graph& graph, const std::vector<NodePlan
   return all;
 }
 
-// False for a tensor that the next block's forward reads: it must exist when that is repeated.
+// False for a tensor that the next block's forward reads: repeating that forward needs it.
 bool only_in_recomputed_block(const Layout& layout, const Spans& spans, size_t storage) {
   const Life &all = spans.all[storage], &forward = spans.forward[storage];
   return std::ranges::any_of(layout.recomputes, [&](const Layout::Recompute& r) {

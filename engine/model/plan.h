@@ -39,7 +39,7 @@ struct Layout {
   std::vector<size_t> forward_workspace, backward_workspace;  // offset in scratch, by node - begin
   size_t saved_bytes = 0;                                     // of one slot
   size_t scratch_bytes = 0;
-  bool repeats = false;               // Graph::forward's
+  bool repeats = false;               // passed to Graph::forward
   std::vector<Recompute> recomputes;  // in the graph's order
   std::vector<int> inputs, outputs;   // storages that cross the stage's borders in forward
   std::vector<int> input_grads, output_grads;

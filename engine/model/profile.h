@@ -27,7 +27,7 @@ class Profile {
   std::map<std::string, double> seconds_;
 };
 
-// Runs in its own section; the host waits for the device before and after. Null: no timing.
+// Times `run` as a section; the host waits for the device before and after. Null: not timed.
 template <class F>
 void timed(Profile* profile, Backend& backend, const std::string& section, F run) {
   if (!profile) return run();

@@ -19,8 +19,8 @@ class RecordedWork {
   // Two pieces of work with the same key are the same work.
   struct Key {
     enum Kind : uint8_t { micro_step, update, evaluation } kind;
-    const Graph* graph;              // in the precision that computes
-    bool first = false;              // micro_step, update: the first of its update
+    const Graph* graph;              // in the precision in use
+    bool first = false;              // the micro-step is the first of its update
     const float* weights = nullptr;  // evaluation: the trained weights or their average
     int micro = 0;                   // evaluation
     auto operator<=>(const Key&) const = default;

@@ -7,7 +7,7 @@ namespace bv {
 
 class WholeModel final : public Model {
  public:
-  // together: micro-batches that run together; 1: each on its own.
+  // together: number of micro-batches that run together; 1: one at a time.
   WholeModel(Backend& backend, const Graph& graph, Passes passes, int together = 1)
       : chunk_(backend, graph, 0, static_cast<int>(graph.nodes().size()), together, passes,
                together > 1),

@@ -76,7 +76,7 @@ void check_minmax(const AugmentOptions& o, int size) {
   const auto [low, high] = *o.cutmix_minmax;
   const std::string subject =
       flag_of("cutmix_minmax") + ' ' + number(low) + ',' + number(high) + ": ";
-  if (low >= high) throw UserError(subject + "must rise");
+  if (low >= high) throw UserError(subject + "must increase");
   if (std::floor(size * low) >= std::floor(size * high))
     throw UserError(subject + "no whole number of pixels is between them in images of " +
                     std::to_string(size) + "; they must be further apart");

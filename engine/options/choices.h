@@ -1,5 +1,5 @@
-// Options whose values are words: their enum types, and the single table of each one's words,
-// shared by the command line, files, --help, completion and messages.
+// Options whose values are words: their enum types, and one list of words per type, shared by the
+// command line, files, --help, completion and messages.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -34,7 +34,7 @@ template <class... Text>
 constexpr std::array<std::string_view, sizeof...(Text)> word_list(Text... texts) {
   return {texts...};
 }
-// The words of each type, in the order of its values.
+// The words of each type, in the order of its enumerators.
 constexpr auto words(Augment) { return word_list("none", "basic", "strong"); }
 constexpr auto words(OnBadImage) { return word_list("fail", "skip"); }
 constexpr auto words(BestBy) { return word_list("top1", "loss"); }

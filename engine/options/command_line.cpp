@@ -50,8 +50,8 @@ bool is_option(const std::string& word) {
          (word.starts_with("--") && begins_at(2));
 }
 
-// The arguments, split into options with their values and positional words; the table interprets
-// the values.
+// The arguments, split into options with values and positional arguments; the table interprets the
+// values.
 class Given {
  public:
   Given(std::vector<const OptionRow*> rows, std::span<const std::string> arguments)
@@ -67,12 +67,12 @@ class Given {
         words_only = true, rest.push_back(word);
     }
   }
-  // Null if it isn't given. The value is empty if none follows the option.
+  // Null if the option isn't given. The value is empty if none follows the option.
   const Items* find(const OptionRow& row) const {
     const auto given = given_.find(&row);
     return given == given_.end() ? nullptr : &given->second;
   }
-  std::vector<std::string> rest;  // positional words, in order
+  std::vector<std::string> rest;  // arguments that no row takes, in order
 
  private:
   std::string take() {

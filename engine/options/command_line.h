@@ -20,10 +20,10 @@ struct Command {
   std::span<const OptionRow> own;           // the command's own options
   std::span<const std::string_view> takes;  // training options: titles of groups or names
   int (*run)(const CommandLine&, const std::vector<std::string>& argv);
-  // It may be a launcher or a worker, which handle stop signals themselves.
+  // The process may become a launcher or a worker, which handle stop signals themselves.
   bool in_processes = false;
 
-  // The command's own rows, then the training options it takes, except names it uses itself.
+  // The command's own rows, then the training options it takes, except those that an own row hides.
   std::vector<const OptionRow*> rows() const;
   bool owns(const OptionRow&) const;
   bool trains() const;  // takes a MODEL with its recipe, and --config

@@ -128,7 +128,7 @@ std::string advice_to_start_anew(const std::string& folder) {
          (std::filesystem::path(folder) / "last/weights.safetensors").string();
 }
 
-// An option as --recipe, --config and the command line give it; the last of them counts.
+// An option's value from --recipe, --config or the command line; the last of these counts.
 struct Given {
   Items items;
   Source source;
@@ -157,11 +157,11 @@ AllGiven all_given(const CommandLine& line) {
   if (const auto weights = all.find("weights");
       weights != all.end() && weights->second.items == Items{"none"})
     weights->second.items = {""};
-  all.erase("out"), all.erase("recipe");  // the folder is known, the recipe's options are here
+  all.erase("out"), all.erase("recipe");  // the folder is known; `all` has the recipe's options
   return all;
 }
 
-// A run's, from --batch and the processes in its config.json; 0: not known.
+// The local batch of a run, from --batch and the processes in its config.json; 0: not known.
 int local_batch_of(const Options& saved) {
   const int replicas = saved.nproc.value_or(0) / saved.pipeline, batch = saved.batch.value_or(0);
   return replicas > 0 && batch % replicas == 0 ? batch / replicas : 0;
@@ -269,7 +269,7 @@ Options resolve_options(const Request& request, const ModelConfig& model, DataKi
 Options options_of_run(const std::string& folder) {
   const std::string path = std::filesystem::path(folder) / "config.json";
   Options options;
-  // A run's config.json has the options that --augment implied, unless the run is older than those.
+  // A run's config.json has the options that --augment implied, unless it is older than them.
   const Values values = read_config(path);
   (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
@@ -318,7 +318,7 @@ Request read_request(const CommandLine& line) {
   for (const auto& [name, given] : all)
     if (find_option(name)->uses.resume || given.source == Source::command_line)
       overlay(options, {{name, given.items}}, given.source);
-  options.batch = batch;  // also if --local-batch is given again
+  options.batch = batch;  // overlay() unsets it if --local-batch is given again
   options.resume = options.out = *folder;
   request.model = load_model_config(options.model);
   return request;

@@ -2,7 +2,7 @@
 //
 //   built-in < model's recipe < its section for the kind of data < --recipe NAME < --config FILE
 //   < command line
-//   --resume DIR: DIR/config.json < those of the same sources that may change on resuming
+//   --resume DIR: DIR/config.json < those options of the same sources that --resume may change
 #pragma once
 #include <optional>
 #include <string>
@@ -18,7 +18,7 @@ namespace bv {
 
 struct GraphOptions;  // models/family.h
 
-// The options in a config file. Throws UserError naming path and key.
+// Parses the options in a config file. Throws UserError naming path and key.
 Values parse_config(std::string_view text, const std::string& path);
 
 // The user's request: the command line and all files that it names. They are read once, because
@@ -32,7 +32,7 @@ struct Request {
   // run, complete, with `out` as its folder.
   Options options;
 };
-// With --resume and a model, in a folder without a run, that of a new run there.
+// With --resume, a model and a folder without a run, returns the request for a new run there.
 Request read_request(const CommandLine&);
 // Whether MODEL, --recipe or --config names a model, so that --resume may start a run.
 bool names_model(const CommandLine&);
@@ -42,11 +42,11 @@ Request read_new_run(const CommandLine&);  // ignores --resume
 // All options of a new run, with image and patch size resolved.
 Options resolve_options(const Request&, const ModelConfig&, DataKind);
 
-// For commands on a finished run: the options in its config.json, which must exist.
+// The options in a run's config.json, which must exist.
 Options options_of_run(const std::string& folder);
 void set_from_command_line(Options&, const CommandLine&);
-// Sets image and patch size to the model's unless they are given. Throws UserError if they don't
-// fit.
+// Sets image and patch size from the kind of data and the model unless they are given. Throws
+// UserError if they don't fit.
 void resolve_sizes(Options&, const ModelConfig&, DataKind);
 // The options of a model's graph, without those decided by data and processes.
 GraphOptions graph_options(const Options&);

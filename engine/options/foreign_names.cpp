@@ -85,9 +85,9 @@ constexpr Foreign foreign[] = {
     {" --model-ema --model-ema-decay --use-ema ", "--ema 0.9998, the average's decay"},
     {" --freeze --bce-loss --jsd-loss ", none},
     {" --torchcompile --compile --torchscript --channels-last --pin-mem --fast-norm --fuser ",
-     "not needed here: training is always as fast as it can be"},
+     "not needed here: these optimizations are always on"},
     {" --dist-url --dist-backend --local-rank --rank ",
-     "not needed here: the launcher, or torchrun's environment, tells each process"},
+     "not needed here: the launcher or torchrun sets it"},
     {" --rdzv-endpoint ", "--master-addr HOST --master-port N"},
     {" --rdzv-backend --rdzv-id --rdzv-conf --standalone ",
      "not needed here: -n starts the processes of a machine, --nnodes those of several"},
@@ -96,7 +96,7 @@ constexpr Foreign foreign[] = {
      "--master-addr, or the ranks by mpirun or srun"},
     {" --fusion-threshold --fusion-threshold-mb ", "--bucket-bytes"},
     {" --cycle-time --cycle-time-ms ",
-     "not needed here: a bucket of gradients (--bucket-bytes) leaves as soon as it is full"},
+     "not needed here: a bucket of gradients (--bucket-bytes) is reduced as soon as it is full"},
     {" --teacher --teacher-model --distillation-type --distillation-alpha --distillation-tau ",
      "not there in barevision: vit_tiny_distilled and vit_large_distilled train both heads on the "
      "labels"},
@@ -117,7 +117,7 @@ constexpr Foreign policies[] = {
 };
 
 // Models of timm and torchvision that are missing here: how their names begin (the longest match
-// counts) and their millions of parameters. Relatives of ours are among them: resnet18d.
+// counts) and their millions of parameters. Some names begin like our models' names: resnet18d.
 struct ForeignModel {
   std::string_view beginning;
   double millions;
@@ -154,7 +154,7 @@ std::string_view kin_of(std::string_view name) {
   return name.substr(0, name.find_first_of("_0123456789"));
 }
 
-// Ours of the same kind that are nearest in size, the nearest first and namesakes before others.
+// Two of our models of the same kind, nearest in size; those with the same family name first.
 std::string nearest_in_size(const ForeignModel& theirs) {
   const bool transformer = theirs.beginning.find("it_") != theirs.beginning.npos ||
                            theirs.beginning.starts_with("deit3") ||

@@ -1,16 +1,16 @@
-// Names of options and models in timm and in torchvision's reference scripts.
+// Names of options and models in timm, torchvision's reference scripts and other programs.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace bv {
 
-// Advice for a user who typed `flag`, an option of theirs ("--batch-size"): ": here it is --batch".
-// Empty if they have no such option.
+// Advice for a user who typed `flag`, an option of such a program ("--batch-size"): ": here it is
+// --batch". Empty if the option is unknown.
 std::string advice_for_foreign(std::string_view flag);
 
-// The same for a model name of timm's, "vit_large_patch32_384.orig_in21k": ": here it is vit_large
-// --patch-size 32 --image-size 384; ...". Empty if the model is missing here.
+// The same for a model name like timm's "vit_large_patch32_384.orig_in21k": ": here it is vit_large
+// --patch-size 32 --image-size 384; ...", or the nearest models. Empty if the name is unknown.
 std::string advice_for_foreign_model(const std::string& name);
 
 // The same for a value of --auto-augment, like timm's "rand-m9-mstd0.5": " (here it is ra, ...)".

@@ -58,11 +58,11 @@ page.
 
 A value comes from the first of these that states it: the command line, the file of `--config`,
 the recipe of `--recipe`, the model's own recipe for this kind of data (`models/MODEL.json`), the
-default below. An option that is given twice has its last value. Sections up to [Other](#other) are
-options of training; each command's own follow.
+default below. If an option is given twice, the last value counts. Sections up to [Other](#other)
+are options of training; each command's own follow.
 )";
 
-// Wrapped, with the program's name as it was called.
+// Wraps the text, with the program's name as it was invoked.
 std::string fitted(std::string_view text, size_t first_column, size_t indent, size_t width) {
   return wrap(as_called(std::string(text)), first_column, indent, width);
 }

@@ -10,7 +10,7 @@ namespace bv {
 
 struct HelpView {
   size_t width = 80;
-  bool all = false;  // --help-all: every option; else those a first run needs
+  bool all = false;  // --help-all: every option; else those that a first run needs
   const Options* holds =
       nullptr;  // values to show instead of the defaults, for a model and its data
 };
@@ -29,7 +29,7 @@ std::string list_text(std::span<const Command> all, std::string_view first, size
 
 std::string usage_of(const Command&);         // "preview MODEL --out DIR"
 std::string flags_of(const OptionRow&);       // "-n, --nproc N"
-std::string brief(std::string_view summary);  // its first part, for a list
+std::string brief(std::string_view summary);  // up to its first "; " or ": ", for a list
 // Lines of a name and its description; a long name gets a line of its own.
 std::string listed(std::string_view name, std::string_view text, size_t width, size_t column = 23);
 

@@ -1,4 +1,4 @@
-// models/NAME.json: a model's sizes, and its recipe: the options with which it trains well.
+// models/NAME.json: a model's sizes and its recipe, the options that it is trained with by default.
 #pragma once
 #include <any>
 #include <array>

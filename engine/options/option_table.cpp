@@ -323,7 +323,7 @@ constexpr OptionRow machine_rows[] = {
     {"amp_interval_hold", "N", of<&O::amp_interval_hold>, "length of this window in epochs",
      between(1, max_epochs)},
     {"kernels", "", of<&O::kernels>,
-     "a GPU's kernels; plain: one thread an output, as each NAME.cu opens, to read and to compare "
+     "a GPU's kernels; plain: one thread per output, as each NAME.cu opens, to read and to compare "
      "with; slow; hopper: those made for sm_90 (H100, H200) where there are any, which no GPU has "
      "run yet",
      any, any_time},
@@ -355,12 +355,11 @@ constexpr OptionRow machine_rows[] = {
      "keep decoded images in memory if all of them fit in this many MiB; 0: don't", between(0, 1e9),
      any_time},
     {"bucket_bytes", "N", of<&O::bucket_bytes>,
-     "gradients travel between processes in buckets of at most this size; default: 25 MiB on cuda, "
+     "gradients are exchanged in buckets of at most this size; default: 25 MiB on cuda, "
      "else 4 MiB",
      between(4096, 1e12), any_time},
     {"comm_streams", "N", of<&O::comm_streams>,
-     "streams on which buckets travel at the same time; changes no result", between(1, 8),
-     any_time},
+     "streams that exchange buckets concurrently; changes no result", between(1, 8), any_time},
     {"all_reduce", "", of<&O::all_reduce>,
      "how gradients are added: flat: over all processes (on GPUs as NCCL chooses); 2d: inside each "
      "node, between the nodes, inside again; auto: 2d on several nodes on cpu, else "
@@ -372,7 +371,8 @@ constexpr OptionRow machine_rows[] = {
      "keeps S / N gradients; 0: off",
      between(0, 1024), named_or_new},
     {"reduce_dtype", "", of<&O::reduce_dtype>,
-     "in which gradients travel between processes; 16 bits: half the bytes, each gradient rounded "
+     "the type of gradients in messages between processes; 16 bits: half the bytes, each gradient "
+     "rounded "
      "once on its way in, added in fp32, and the sum rounded once",
      any, any_time},
     {"zero", "STAGE", of<&O::zero>,

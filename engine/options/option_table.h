@@ -1,5 +1,5 @@
 // The table of options: names, types, allowed values, allowed places, help. It drives the command
-// line, config files, recipes, config.json, --help and the README.
+// line, config files, recipes, config.json, --help and docs/options.md.
 #pragma once
 #include <limits>
 #include <span>
@@ -18,7 +18,7 @@ struct Range {
   bool min_open = false, max_open = false;
 };
 
-// The places besides the command line where an option may be given.
+// The sources besides the command line that may set an option, and how its value is kept.
 struct Uses {
   bool recipe = true;             // in a recipe
   bool resume = false;            // with --resume
@@ -85,16 +85,16 @@ struct OptionRow {
   Range range = {};
   Uses uses = {};
   char letter = 0;          // -n
-  bool positional = false;  // a word without --; several for a list; [X]: optional
+  bool positional = false;  // no --; several values for a list; metavar [X]: optional
 
   bool is_flag() const { return field.type->form == JsonForm::boolean; }
   bool is_list() const { return field.type->list; }
   bool is_choice() const { return field.type->texts != nullptr; }
   std::string values() const;  // shown after the flag in --help: the metavar, or a|b|c
-  std::string flag() const;    // --image-size; or a positional word's metavar
+  std::string flag() const;    // --image-size; or a positional argument's metavar
 };
 
-// A row for a positional word of a command.
+// A row for a positional argument of a command.
 constexpr OptionRow positional(std::string_view name, std::string_view metavar, Field field,
                                std::string_view help) {
   return {.name = name, .metavar = metavar, .field = field, .help = help, .positional = true};
@@ -104,7 +104,7 @@ struct OptionGroup {
   std::string_view title;
   std::span<const OptionRow> rows;
 };
-std::span<const OptionGroup> option_groups();         // of training
+std::span<const OptionGroup> option_groups();         // training options
 const OptionRow* find_option(std::string_view name);  // null if there is none
 std::vector<std::string> option_names();
 

@@ -105,7 +105,7 @@ struct PlainText : ChoiceText {
   }
   static Items items(double value) { return {format_number(value)}; }
 
-  // Positional words, class names, or the number of classes.
+  // Positional arguments, class names, or the number of classes.
   static void read(std::vector<std::string>& out, const OptionRow& row, const Items& in) {
     const std::set<std::string> different(in.begin(), in.end());
     if (row.positional) {
@@ -309,7 +309,7 @@ Values values_from_json(const Json& object, const std::string& where, OptionFile
   for (const auto& [key, value] : object.items()) {
     if (value.is_object())
       throw UserError(where + ": '" + printable(key) +
-                      "' is an object, in which options are not looked for; put them next to it");
+                      "' is an object, options in it are not read; put them next to it");
     const OptionRow* row = find_option(key);
     if (!row)
       throw UserError(where + ": unknown key '" + printable(key) + "'" + advice_for_key(key));

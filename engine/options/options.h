@@ -176,8 +176,8 @@ struct PipelineOptions {
 struct MachineOptions {
   std::optional<int> nproc;      // -n
   std::optional<int> min_nproc;  // with fewer the run neither starts nor continues
-  NodeCount nnodes;              // machines, and which of them this is
-  int node_rank = 0;
+  NodeCount nnodes;              // machines
+  int node_rank = 0;             // which of them this is
   std::string master_addr;
   int master_port = 29500;
   std::optional<DeviceKind> device;
@@ -189,10 +189,10 @@ struct MachineOptions {
   int comm_streams = 1;
   std::optional<AllReduce> all_reduce;
   int shards = 0;  // of a batch, summed in one tree; 0: the order depends on the processes
-  DType reduce_dtype = DType::fp32;  // in which gradients travel
+  DType reduce_dtype = DType::fp32;  // of gradients in messages
   int zero = 0;                      // ZeRO's stage: 1: replicas share the update's state
   double timeout = 60;               // seconds without a sign of life from a peer
-  int max_restarts = 0;              // of a run that failed, by the launcher
+  int max_restarts = 0;              // by the launcher, after a failure
   std::string trace;                 // file to write; empty: none
   bool plan = false, profile = false, no_graph = false, oversubscribe = false;
 };
@@ -217,7 +217,7 @@ struct Options : InputOptions,
   // that is an error; any other value is a default, which gives way with a note.
   bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
 
-  // Defined in option_values.cpp: inline, a hundred members would be much code in every file.
+  // Defined in option_values.cpp: inline, every file would compile code for a hundred members.
   Options();
   Options(const Options&);
   Options(Options&&) noexcept;

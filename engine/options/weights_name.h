@@ -1,10 +1,10 @@
-// Names of public weights, as --weights and `weights fetch` take them.
+// Names of public weights, as given to --weights and `weights fetch`.
 #pragma once
 #include <string>
 
 namespace bv {
 
-// "timm/..." or "torchvision/...", unless there is a file of that path.
+// Whether it is "timm/..." or "torchvision/...", unless there is a file with that path.
 bool names_public_weights(const std::string& given);
 
 }  // namespace bv

@@ -21,11 +21,12 @@ class Steps {
     }
   }
 
-  // Time that the stage takes, given when others are ready for each message. Notes its own times.
+  // Returns the time at which the stage ends, given the times at which other stages are ready for
+  // each message, and stores its own.
   double length(int stage) {
     const std::vector<Task>& tasks = tasks_[static_cast<size_t>(stage)];
     const std::vector<Round>& exchanges = rounds_[static_cast<size_t>(stage)];
-    std::array<double, 2> over{};  // the last exchange of gradients, of activations
+    std::array<double, 2> over{};  // end of the last exchange: gradients, activations
     double now = 0;
     for (size_t i = 0; i <= tasks.size(); ++i) {
       const std::array<double, 2> begin{std::max(now, over[0]), std::max(now, over[1])};

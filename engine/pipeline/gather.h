@@ -18,7 +18,7 @@ struct GatherPath {
   float* memory;  // device memory, as large as this stage's arena
 };
 
-// Returns the tensors of all stages on the first stage, none on the others. own: this stage's.
+// Returns the tensors of all stages on the first stage, none on other stages. own: this stage's.
 // empty: makes zeros in the shapes of the parameters that a graph owns. Waits for the device.
 Tensors gather_stages(Tensors own, const GatherPath&, const TensorsOf& empty);
 

@@ -19,7 +19,7 @@ inline bool divides(int count, const Micro& micro) { return unfit(count, micro).
 int next_micro_batches(int count, const Micro&);
 
 // The default of --micro-batches: 4 per stage of a pipeline, else 1; if the images can't be divided
-// so, the next smaller number that divides them, else the next larger one. If no number does,
+// so, the next smaller possible number, else the next larger one. If there is none,
 // check_micro_batches refuses the result.
 int default_micro_batches(const Micro&);
 

@@ -52,7 +52,7 @@ void PipelinedModel::trace(Trace* to) {
   if (links_) links_->trace(to);
 }
 
-// Stages without a loss fill in the gradients' tail, too: it has the flag that asks for a stop.
+// Stages without a loss write the gradients' tail, too: it carries the request to stop.
 void PipelinedModel::share_batch(const Feed& feed, const Context& first) {
   const Grid& grid = plan_.grid;
   if (links_ && (grid.first() || grid.last())) {

@@ -8,7 +8,7 @@ StageLinks::StageLinks(Backend& backend, Communicator& all, const Grid& grid) : 
     channels_.emplace_back(backend, all.group(grid.pipeline_group()), number);
   };
   add();
-  // Each rank decides by its own number of cores, so all of them must agree.
+  // A rank has streams if it has enough cores; the second channel needs them on all ranks.
   const bool beside = channel().stream() && !stages().in_call_order();
   if (all.all_reduce_scalar(beside ? 0 : 1) == 0) add();
 }

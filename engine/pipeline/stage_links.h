@@ -1,7 +1,7 @@
 // Point-to-point traffic of a pipeline, overlapped with compute: activations on one channel,
 // gradients on the other; each channel's exchanges run one after another. Deadlock-free whenever
-// the synchronous schedule is, since each transfer starts no later than there. Without a second
-// stream it is the synchronous schedule.
+// the synchronous schedule is, since each transfer starts no later than in that one. Without a
+// communication stream this is the synchronous schedule.
 #pragma once
 #include <array>
 #include <span>
@@ -28,8 +28,8 @@ class StageLinks {
     return forward ? 0 : static_cast<int>(channels_.size()) - 1;
   }
   int channels() const { return static_cast<int>(channels_.size()); }
-  // Starts transfers after stream 0's work so far. Returns their number; their memory must not be
-  // used until stream 0 has waited for that number.
+  // Starts transfers after stream 0's work so far. Returns the exchange's number; the transfers'
+  // memory must not be used before wait(number).
   size_t exchange(std::span<const Transfer>, int channel);
   void wait(size_t number);
   void wait_for_all();  // then numbers restart at 0, for the next recording
@@ -45,7 +45,7 @@ class StageLinks {
   std::vector<Channel> channels_;
   std::vector<Event> events_;             // by exchange: its end
   std::vector<int> begun_;                // by exchange: its channel
-  std::array<size_t, streams> waited_{};  // by channel: exchanges below this number are waited for
+  std::array<size_t, streams> waited_{};  // by channel: exchanges below this number need no wait
   Profile* profile_ = nullptr;
   Trace* trace_ = nullptr;
 };

@@ -1,10 +1,10 @@
 // The tasks of a stage in a step, in order. P stages with V chunks each make P * V parts of the
 // model: part i is chunk i / P of stage i % P. A batch passes through in M micro-batches.
 //   V = 1: 1F1B (Narayanan et al. 2019): P - 1 - stage micro-batches forward, then one forward and
-//     one backward by turns, then the remaining ones backward;
+//     one backward alternately, then the remaining ones backward;
 //   V > 1: interleaved (Narayanan et al. 2021): P micro-batches pass through a chunk before the
-//     next chunk's turn, so M is a multiple of P; 2 (P - 1 - stage) + (V - 1) P parts go first.
-// Without a pipeline (P = V = 1) each micro-batch goes forward, then backward.
+//     next chunk's turn, so M is a multiple of P; warm-up: 2 (P - 1 - stage) + (V - 1) P tasks.
+// Without a pipeline (P = V = 1) each micro-batch runs forward, then backward.
 #pragma once
 #include <vector>
 
@@ -29,9 +29,9 @@ std::vector<Task> schedule(const PipelineShape&, int stage);
 // Number of forward tasks with which the schedule begins.
 int warm_up(const PipelineShape&, int stage);
 
-// One message of an exchange. If sent, it has what this stage's `task` computed: the outputs of a
-// forward, or the gradients of a backward's inputs. If received, it has what `task` will read. Its
-// memory is the chunk's slot for task.micro (`slot_of`).
+// One message of an exchange. If sent, it contains the result of this stage's `task`: a forward's
+// outputs, or the gradients of a backward's inputs. If received, it contains the input of `task`.
+// Its memory is the chunk's slot for task.micro (`slot_of`).
 struct Message {
   bool send;
   Task task;
@@ -49,10 +49,10 @@ using Round = std::vector<Message>;
 std::vector<Round> rounds(const PipelineShape&, int stage);
 
 // The largest number of micro-batches in flight, by chunk. A micro-batch is in flight from the
-// exchange that brings its forward's input to the end of its backward.
+// exchange that receives its forward's input until its backward ends.
 std::vector<int> slots(const PipelineShape&, int stage);
 
-// A chunk computes micro-batches in the same order in forward and in backward.
+// No two micro-batches in flight share a slot: forward and backward have the same order in a chunk.
 inline int slot_of(int micro, int slots) { return micro % slots; }
 
 }  // namespace bv

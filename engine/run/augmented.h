@@ -12,8 +12,8 @@ namespace bv {
 // the device.
 std::vector<uint8_t> augmented_images(Backend&, const Batch&, int rows, int layers, int size);
 
-// The first `count` images of the run's first epoch, from a new loader. count: even if pairs are
-// mixed.
+// The first `count` images of the run's first epoch, from a new loader. count: must be even if
+// images are mixed in pairs.
 std::vector<uint8_t> first_training_images(Backend&, const Setup&, int count);
 
 }  // namespace bv

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-// A huge learning rate can overflow a finite gradient; the loss would show that a step too late.
+// With a huge learning rate a finite gradient can overflow weights; the loss shows it a step late.
 void check_finite(const Checkpoint& c, const TensorViews& weights) {
   for (const TensorView& tensor : weights)
     if (!std::ranges::all_of(tensor.data, [](float x) { return std::isfinite(x); }))
@@ -80,7 +80,7 @@ Snapshot& CheckpointWriter::next(std::optional<int64_t>& replaced) {
   const auto room = [&] { return !waiting_ && found() != snapshots_.end(); };
   if (!room()) {
     lock.unlock();
-    backend_.synchronize(nullptr);  // the one being written may wait for its copy to the host
+    backend_.synchronize(nullptr);  // the snapshot being written may wait for its copy
     lock.lock();
     changed_.wait(lock, room);
   }

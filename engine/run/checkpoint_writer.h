@@ -1,5 +1,5 @@
-// Writes checkpoints while training continues. Memory holds two: one being written, one waiting. A
-// newer checkpoint replaces the waiting one unless the waiting one is the best.
+// Writes checkpoints while training continues. Memory has room for two: one being written, one
+// waiting. A newer checkpoint replaces the waiting one unless that is the best so far.
 #pragma once
 #include <array>
 #include <atomic>
@@ -64,7 +64,7 @@ class CheckpointWriter {
 
   void allocate();
   // Returns memory for the next request's snapshot; submit() must follow. Waits for the disk if
-  // both are in use. `replaced` is set to the step of a waiting request that is dropped.
+  // both snapshots are in use. `replaced` is set to the step of a waiting request that is dropped.
   Snapshot& next(std::optional<int64_t>& replaced);
   void submit(Request);
   // Adds an evaluation's outcome to the checkpoint of its step. False: DIR/last is of another step,

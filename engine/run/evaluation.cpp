@@ -34,7 +34,7 @@ bool evaluate_batches(Run& run) {
   return !run.asked_to_stop();
 }
 
-// averaged: evaluates the weights' moving average. Nothing: stopped.
+// averaged: evaluates the weights' moving average. Returns nullopt if the run is stopped.
 std::optional<EvaluationSums> evaluate_all(Run& run, bool averaged) {
   run.at(&Hook::before_test_epoch, averaged);
   run.trainer.begin_evaluation(averaged, each_image(run, averaged));

@@ -1,8 +1,8 @@
 // The points of a run where hooks do what isn't training: measuring, logging, saving. All hooks are
 // in one list, lower priorities first; the loop calls the whole list at each point. Hooks get
-// values that were read back anyway, so they don't make the host wait for the device. README has an
-// example ("Write a hook"); app/hooks/ has the program's own. Some points are used by no hook
-// there: they are for yours.
+// values that were read back anyway, so they don't make the host wait for the device. The section
+// "Write a hook" of docs/internals.md has an example; app/hooks/ has the program's own hooks, which
+// don't use all points.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,11 +21,11 @@ namespace priority {
 inline constexpr int measuring = 0, usual = 10, reporting = 20, saving = 30, closing = 40;
 }
 
-// Train: before_train to after_train or after_error, once per process. A resumed epoch begins again
-// and one that is cut short ends: each `before` has its `after`, unless an error or a signal comes
-// between them, in an epoch's last step or its evaluation (then the resumed process calls
-// after_train_epoch).
-// Iter: in training, an update with all its micro-batches; in a test, a batch.
+// Train: from before_train to after_train or after_error, once per process. before_train_epoch is
+// also called for a resumed epoch, after_train_epoch also for one that is cut short: each `before`
+// has its `after`, unless an error occurs, or a signal arrives in an epoch's last step or its
+// evaluation (then the resumed process calls after_train_epoch).
+// Iter: in training, an update with all its micro-steps; in a test, a batch.
 // Test: an evaluation. It has one epoch for the weights and, with --ema, one for their average.
 class Hook {
  public:
@@ -51,11 +51,11 @@ class Hook {
   // A checkpoint is complete on disk, possibly some steps after the save began.
   virtual void after_save(Run&, const SaveRecord&) {}
 
-  // Whether after_train_iter reads the weights that this update (run.progress.step) leaves. Then
-  // the loop waits for the update; nothing else makes it wait.
+  // Whether after_train_iter reads the weights after this update (run.progress.step). If so, the
+  // loop waits for the update before it starts the next.
   virtual bool reads_weights(const Run&) const { return false; }
   // Whether after_test_epoch reads run.trainer.predictions(), the model's predictions for each
-  // image. Only rank 0 has them; it suffices that one hook on any rank asks for them.
+  // image. Only rank 0 has them; they are computed if a hook on any rank returns true.
   virtual bool reads_predictions(const Run&, bool /*averaged*/) const { return false; }
 };
 

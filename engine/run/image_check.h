@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// Collective; rank 0 reads. A bad image ends the run with its name, or is skipped with a note.
+// Collective; rank 0 reads. A bad image is an error that names it, or is skipped with a note.
 void check_images(Setup&, Communicator*, Backend&);
 
 // The union of all ranks' numbers. Collective.

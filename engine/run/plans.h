@@ -14,7 +14,7 @@ std::vector<MemoryPlan> stage_plans(const Setup&, Backend&);
 // Prints a table with a line per stage.
 void print_stages(std::ostream&, const Setup&, const std::vector<MemoryPlan>&);
 
-// The bytes available to each process; shared: the limit is on all processes of a machine.
+// The bytes available to each process; shared: the processes of a machine divide its memory.
 struct MemoryLimit {
   size_t bytes;
   bool shared;

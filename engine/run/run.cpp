@@ -145,7 +145,7 @@ bool Run::begin() {
   if (progress.step == end && progress.settled)
     setup.notes.push_back("nothing left to do: " + counted(end, "step") + " done");
   catch_held_stop_signals();
-  // All processes must have looked at the unchanged run folder before anything is written.
+  // All processes must have read the unchanged run folder before anything is written.
   if (asked_to_stop()) return false;
   if (rank != 0) return true;
   console = std::make_unique<Console>(end, static_cast<int64_t>(std::ceil(setup.options.epochs)),

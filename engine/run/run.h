@@ -24,10 +24,10 @@ struct Run {
   Run& operator=(const Run&) = delete;
   ~Run() { folder.abandon(); }  // background jobs use members that are destroyed next
 
-  // Prints the output of --plan, or refuses a plan that doesn't fit.
+  // True: --plan was given, and its output is printed. Otherwise refuses a plan that doesn't fit.
   bool plan_only() const;
-  // Allocates memory, sets the starting values, opens the run's folder. Collective. From then on, a
-  // stop signal is a request; false: one came before, and the folder is unchanged.
+  // Allocates memory, sets the starting values, opens the run's folder. Collective. From then on,
+  // a stop signal is a request. False: a signal arrived before, and the folder is unchanged.
   bool begin();
   // Inserts the hook by priority, after others of the same priority.
   void attach(std::unique_ptr<Hook>);
@@ -41,8 +41,8 @@ struct Run {
   bool any_process(bool here) const;  // whether `here` holds in any process; collective
   // Whether any process was asked to stop; sets stopped_by. Collective.
   bool asked_to_stop();
-  bool reads_weights() const;          // whether a hook does, after this update
-  void warn(const std::string& line);  // on standard error, with the bar out of the way
+  bool reads_weights() const;          // whether a hook reads them after this update
+  void warn(const std::string& line);  // on standard error; clears the bar first
   // Runs `work` in a section of --profile.
   template <class F>
   void in_section(const char* name, F work) {
@@ -72,7 +72,7 @@ struct Run {
   int stopped_by = 0;                  // the signal
   bool asks_to_save = false;           // of rank 0: sent with the next update
   bool save_due = false;               // rank 0 asked for a checkpoint; the same on all ranks
-  double save_seconds = 0;             // waited for checkpoints since the last epoch's record
+  double save_seconds = 0;             // waiting for checkpoints, since the last epoch's record
   bool incomplete = false;             // a log couldn't be written completely
 
  private:

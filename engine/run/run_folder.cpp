@@ -112,7 +112,7 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
          " left out: the disk was still busy with an earlier one";
 }
 
-// Fills in the fields of a checkpoint that the training loop doesn't know.
+// Fills in the fields of a checkpoint that the training loop doesn't set.
 void RunFolder::describe(Checkpoint& c, const Trainer& trainer) const {
   c.model = setup_.model.name;
   c.data_fingerprint = setup_.data.fingerprint;
@@ -130,7 +130,7 @@ void RunFolder::settle(const Checkpoint& progress, Trainer& trainer, bool best) 
     describe(c, trainer);
     settled = writer_.settle(c, best);
   }
-  // A copy of a run's folder may lack the links.
+  // A copied run folder may lack the links, so that settle() is false on rank 0.
   if (communicator_ && progress.step == resumed_step_)
     settled = communicator_->all_reduce_scalar(settled ? 0 : 1) == 0;
   if (!settled) save(progress, trainer, best);
@@ -166,7 +166,7 @@ std::string RunFolder::advice() {
     if (communicator_) communicator_->busy(Busy::saving);
     step = last_step();
     if (communicator_) communicator_->busy(Busy::no);
-    written();  // throws if a weight was wrong at an earlier step already
+    written();  // throws if a weight wasn't finite at an earlier step
   }
   if (communicator_)
     step = static_cast<int64_t>(communicator_->all_reduce_scalar(first_ ? double(step) : 0));

@@ -23,13 +23,13 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Writes config.json. Returns a warning if the data has changed since the run began, else
-  // nothing.
+  // Writes config.json. Returns a warning if the data's files have changed since the checkpoint
+  // that is resumed, else nothing.
   std::string begin();
   // Restores the optimizer's state from --resume's checkpoint; the weights are set already.
   void restore(Trainer&) const;
-  // Begins to save a checkpoint: `progress`, weights and optimizer state; if it isn't settled,
-  // settle() follows. Collective. Returns a line for the user, or nothing.
+  // Begins to save a checkpoint: `progress`, weights and optimizer state. If `progress` isn't
+  // settled, settle() must follow. Collective. Returns a line for the user, or nothing.
   std::string save(const Checkpoint& progress, Trainer&, bool best);
   // Adds an evaluation's outcome to the checkpoint that was saved before it. Collective.
   void settle(const Checkpoint& progress, Trainer&, bool best);
@@ -40,8 +40,8 @@ class RunFolder {
   void finish();  // waits until all are written or have failed
   void wait(std::chrono::duration<double> at_most) { writer_.wait(at_most); }  // at most that long
   void abandon();  // finish() for a run that has failed itself
-  // After a run diverged: what to try, and which checkpoint exists. Collective; waits for the disk
-  // and throws like written().
+  // For a run that diverged: text on what to try and on the last checkpoint. Collective; waits for
+  // the disk and throws like written().
   std::string advice();
 
  private:

@@ -68,7 +68,7 @@ void RunFolderLock::claim_new(const Options& options, const World& world) {
   folder_ = options.out.empty() ? dated_folder(options.model) : options.out;
   if (options.plan) return;
   if (world.several_machines() && world.node > 0) {
-    // For restarts the folder is named on all nodes.
+    // --max-restarts needs --out on all nodes.
     const bool useless = !options.out.empty() && options.max_restarts == 0;
     if (useless && said_ == "--out " && world.local_rank == 0)
       print_error_line("node " + std::to_string(world.node) + " (" + world.machine + "): --out " +
@@ -92,8 +92,8 @@ void RunFolderLock::give_back() {
   for (; !made_.empty(); made_.pop_back()) fs::remove(made_.back(), ignored);  // if empty
 }
 
-// If the folder has a lock file, it may be in use: rank 0 finds out, the other ranks leave it
-// alone.
+// If the folder has a lock file, it may be in use: rank 0 checks this, the other ranks don't look
+// into the folder.
 void RunFolderLock::begin(int rank) {
   std::error_code ignored;
   const fs::file_status status = fs::status(folder_, ignored);

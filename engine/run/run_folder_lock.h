@@ -13,11 +13,11 @@ namespace bv {
 
 class RunFolderLock {
  public:
-  // Locks the folder of --resume before it is read, if it has a run. Throws UserError if that is
-  // active.
+  // Locks the folder of --resume before it is read, if it has a run. Throws UserError if another
+  // process is using it.
   RunFolderLock(const CommandLine&, const World&);
   // Locks a new run's folder. Throws UserError if another run is active in it or has left
-  // checkpoints; leftovers of a run killed before its first checkpoint don't matter. The folder is
+  // checkpoints; leftovers of a run killed before its first checkpoint are allowed. The folder is
   // on rank 0's node; other nodes ignore --out with a message.
   void claim_new(const Options&, const World&);
   ~RunFolderLock() { give_back(); }

@@ -32,7 +32,7 @@ class TrainingLoop {
   bool over() const { return at_.step >= run_.end || run_.stopped_by != 0; }
   void one_update();
   // next_started: the following update has begun, so the gradients, weights and positions in memory
-  // are that update's. Returns whether its checkpoint is asked for.
+  // are that update's. Returns whether a checkpoint of that update is requested.
   bool finish_pending(bool next_started = false);
   [[noreturn]] void fail_not_finite(int64_t step, const UpdateResult&, bool next_started);
   void end_epoch(bool whole);
@@ -57,7 +57,7 @@ void TrainingLoop::train() {
     if (epoch_ended || over()) end_epoch(epoch_ended);
     if (epoch_ended && !over()) run_.at(&Hook::before_train_epoch);
   }
-  run_.backend.synchronize(nullptr);  // for hooks that wait for what the last ones have enqueued
+  run_.backend.synchronize(nullptr);  // a hook may wait for a checkpoint's enqueued copy
   run_.at(&Hook::after_train);
 }
 

@@ -1,6 +1,6 @@
 // All other files are compiled for x86-64-v3 (AVX2, FMA, BMI, F16C, LZCNT, MOVBE). An older CPU
 // would hit an illegal instruction before main; this check runs first and prints a message instead.
-// This file is compiled for any x86-64, and calls only such code.
+// This file is compiled for any x86-64 CPU, and calls only code that is, too.
 #include <cpuid.h>
 #include <unistd.h>
 

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-struct DeviceChoice {  // the device of a process
+struct DeviceChoice {  // the device that a process uses
   DeviceKind kind;
   int index = 0;                        // which GPU
   bool shared = false;                  // by several processes
@@ -18,8 +18,8 @@ struct DeviceChoice {  // the device of a process
 // Resolves --device. Throws UserError if the machine doesn't have that device.
 DeviceChoice choose_device(const MachineOptions&, const World&);
 
-// Resolves --precision for the device; a recipe's that it lacks falls back, which the lint says.
-// Throws UserError where the user asked for it.
+// Resolves --precision. A recipe's precision that the device lacks falls back to the device's
+// default; the recipe check reports it. Throws UserError if the user asked for one that it lacks.
 DType resolve_precision(Options&, const Backend&, DeviceKind);
 
 // The default of -n: one process per GPU, else 1.

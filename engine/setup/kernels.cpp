@@ -7,7 +7,7 @@
 namespace bv {
 namespace {
 
-// Why the device hasn't what these options ask for, and what to do; empty: it has.
+// Why the device lacks what these options ask for, and what to do; empty: it lacks nothing.
 std::string why_not(const Options& o, const DeviceChoice& device) {
   const bool cpu = device.kind == DeviceKind::cpu;
   if (o.kernels == KernelChoice::hopper) return why_no_hopper(device.kind, device.index);

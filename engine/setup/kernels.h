@@ -8,15 +8,15 @@
 
 namespace bv {
 
-// The kernels that --kernels and --conv ask for; plain ones, and those that the device lacks, are
-// said in the device's notes. Throws UserError where the two contradict each other, or ask for what
-// the device lacks.
+// Resolves --kernels and --conv. The device's notes report plain kernels, and an earlier run's
+// kernels that this device lacks, which are replaced by auto. Throws UserError if the two options
+// contradict each other, or if the user asks for kernels that the device lacks.
 KernelSet resolve_kernels(const Options&, DeviceChoice&);
 
-// Which operations kernels made for sm_90 run, of those of a step, without running any:
+// How many of a step's operations the kernels made for sm_90 take, without running any:
 //   kernels: hopper, linear 46 of 47, attention 24 of 24, convolution 0 of 0; the rest as auto
 std::string hopper_line(const std::vector<RecordedOperation>&, const Kernels&);
-// The same by shape, a line for each of these operations; with a heading.
+// The same by shape: a heading, then a line for each of these operations.
 std::string hopper_table(const std::vector<RecordedOperation>&, const Kernels&);
 
 }  // namespace bv

@@ -21,7 +21,7 @@ std::string text_of_rank(Communicator& hosts, std::string text, int rank) {
   constexpr uint64_t max_bytes = 64 << 20;  // more than any list of classes
   uint64_t bytes = text.size();
   hosts.broadcast(&bytes, sizeof bytes, rank, nullptr);
-  if (bytes > max_bytes) throw RunError("rank " + std::to_string(rank) + " sends no options");
+  if (bytes > max_bytes) throw RunError("rank " + std::to_string(rank) + " sent invalid options");
   text.resize(bytes);
   hosts.broadcast(text.data(), bytes, rank, nullptr);
   return text;

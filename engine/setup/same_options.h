@@ -8,14 +8,14 @@
 
 namespace bv {
 
-// Besides the options.
+// Facts besides the options that must be the same on all ranks.
 struct StartFacts {
   int64_t resumed_step = 0;
   uint64_t data = 0;  // its fingerprint
 };
 
-// Called by all ranks. Throws UserError on every rank if one rank's program, config.json, data or
-// step it resumes from differs from rank 0's, naming the first difference. (Another launcher may
+// Called by all ranks. Throws UserError on every rank, naming the first difference, if one rank's
+// program version, config.json, data or resumed step differs from rank 0's. (Another launcher may
 // start ranks with different options, a folder may change while ranks read it, and a node that
 // comes back may have been changed.)
 void require_same_options(Communicator& hosts, const Options& resolved, const StartFacts& = {},

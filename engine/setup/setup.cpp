@@ -16,7 +16,7 @@ namespace bv {
 namespace {
 
 // Resolves --batch, the images of all replicas, and each replica's share, which is even if images
-// are mixed in pairs. A recipe's batch is adjusted to data and replicas; the user's is refused.
+// are mixed in pairs. A recipe's batch is adjusted to data and replicas; the user's must fit them.
 void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
   const int parts = std::max(replicas, o.shards);
   const std::string processes = std::to_string(parts) + (o.shards         ? " shards"
@@ -145,7 +145,7 @@ void resolve_log_every(Options& o, DataKind kind, int64_t images) {
 TrainerOptions trainer_options(const Options& o, DataKind kind, DType dtype) {
   const int stored =
       std::max(*o.image_size, stored_size(kind, cropping_of(o), *o.image_size, true));
-  // A loss scale that is fixed, or that of fp32 and bf16, never grows.
+  // The loss scale never grows if it is fixed or if the dtype is fp32 or bf16.
   const bool dynamic_scale = dtype == DType::fp16 && o.loss_scale == 0;
   return {.optimizer = {.momentum = static_cast<float>(o.momentum),
                         .beta1 = o.betas[0],
@@ -327,7 +327,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   s.replicas = grid_of(0, world, o.pipeline).replicas;
   o.device = device.kind;
   o.nproc = world;
-  // PyTorch DDP's size on GPUs; the size that measures best on the cpu.
+  // PyTorch DDP's size on GPUs; on the cpu the size that was fastest in measurements.
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind);
   if (o.reduce_dtype != DType::fp32 && o.all_reduce == AllReduce::two_level)
@@ -336,8 +336,8 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   if (o.zero && o.all_reduce == AllReduce::two_level)
     throw UserError("--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out");
   if (o.zero && s.replicas == 1)
-    s.notes.push_back(o.pipeline > 1 ? "--zero 1 keeps everything here: each stage is one process"
-                                     : "--zero 1 keeps everything here: there is one process");
+    s.notes.push_back(o.pipeline > 1 ? "--zero 1 has no effect: each stage is one process"
+                                     : "--zero 1 has no effect: there is one process");
   if (!backend.converts(o.reduce_dtype))
     throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) + ": " + backend.describe() +
                     " has no kernels for it; try fp16 or fp32");
@@ -389,7 +389,7 @@ Setup for_rank(Setup s, int rank) {
 
 LoaderOptions loader_options(const Setup& s, int replica, int cores) {
   const Options& o = s.options;
-  // Divided among the processes that load images, and between training and evaluation data.
+  // The cache is divided among the processes that load images, and between the two data sets.
   const size_t share = static_cast<size_t>(o.cache_mb) * 1024 * 1024 /
                        static_cast<size_t>(s.replicas) / (s.data.val ? 2 : 1);
   LoaderOptions options = loader_options(o, s.data.kind, *o.local_batch, cores);

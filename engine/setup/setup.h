@@ -33,7 +33,7 @@ struct Setup {
   std::optional<Graph> fp32_graph;                  // the same model, for the policy's fp32 epochs
   TrainerOptions trainer{};
   Tensors weights;                       // from --weights or the checkpoint; may be empty
-  std::optional<Checkpoint> checkpoint;  // of --resume; its weights are above
+  std::optional<Checkpoint> checkpoint;  // of --resume; its weights are in `weights`
   std::vector<std::string> notes;        // lines for the user
   std::vector<std::string> findings;     // lines of the recipe check, which count as warnings
   int world = 1;                         // processes
@@ -44,7 +44,7 @@ struct Setup {
   Pipeline pipeline{};                   // how a copy is cut
   Profile::Clock::time_point started{};  // when this process started
 
-  // Defined in setup.cpp, as those of Options in option_values.cpp.
+  // Defined in setup.cpp, as Options' are in option_values.cpp.
   Setup();
   Setup(Setup&&) noexcept;
   Setup& operator=(Setup&&) noexcept;
@@ -52,7 +52,7 @@ struct Setup {
 };
 
 // Prepares a new or resumed run. request.options.out is the claimed folder; only its name may
-// differ between processes (it has the time of day).
+// differ between processes (it contains the time of day).
 Setup prepare(const Request&, int world, const DeviceChoice&, Backend&);
 
 // Completes the set-up for one process: its stage in the pipeline and its part of the parameters.

@@ -1,4 +1,4 @@
-// --weights of a run: the file, and whether it is of the run's model.
+// Reads the file of --weights and checks that it is for the run's model.
 #pragma once
 #include <utility>
 

@@ -1,6 +1,6 @@
 // Timeline of this process: forward, backward, exchanges, sums, updates. The device calls
 // the host at both ends of each span, in stream order, so recorded graphs are traced like other
-// work. Without --trace there is no Trace and no such call.
+// work. Without --trace there is no Trace and no callback.
 #pragma once
 #include <array>
 #include <chrono>
@@ -26,12 +26,12 @@ enum class Work : uint8_t {
   all_gather
 };
 
-inline constexpr int64_t traced_updates = 100;  // of each process, from the first
+inline constexpr int64_t traced_updates = 100;  // per process, from the first on
 
 // One piece of work. The spans of a track follow each other or are nested.
 struct Span {
   Work work;
-  int8_t track;          // 0: computing and waiting for it; 1, 2, ...: channels of gradients
+  int8_t track;          // 0: computation and its waits; 1, 2, ...: channels of gradients
   int16_t chunk, micro;  // for forward and backward; else -1
   int32_t update;        // number of its update, from 0
   double begin, end;     // seconds since the trace began

@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// Elements of which a replica's share of a bucket is a multiple.
+// A replica's share of a bucket is a multiple of this number of elements.
 size_t unit_of(const SyncOptions& o) {
   return o.zero ? GradientSquares::norm_block : OptimizerUpdate::decay_chunk;
 }
@@ -22,7 +22,7 @@ Shares shares_of(const Bucket& bucket, const SyncOptions& o, int replicas) {
   return {replicas, bucket.end - bucket.begin, unit_of(o)};
 }
 
-// Elements of the largest sum: a bucket, or the buffers, or batch norm's sums, which are as many.
+// Elements of the largest sum: a bucket or the buffers; batch norm's sums have no more than these.
 size_t largest_sum(const Graph& graph, std::span<const Bucket> buckets) {
   size_t most = graph.buffer_count();
   for (const Bucket& bucket : buckets) most = std::max(most, bucket.end - bucket.begin);
@@ -117,7 +117,7 @@ void GradientSync::sum_shards(float* first, size_t count, size_t stride, int sha
                             stream);
 }
 
-// gradients: may travel in 16 bits.
+// gradients: `data` may be sent in 16 bits.
 void GradientSync::sum_replicas(float* data, size_t count, bool gradients, const Summing& summing,
                                 Stream stream) const {
   if (gradients && summing.ordered)
@@ -156,7 +156,7 @@ void GradientSync::reduce(size_t ready) {
   }
 }
 
-// The tail's counts need fp32, on all replicas.
+// The tail is always summed in fp32 and on all replicas, as it contains counts.
 void GradientSync::reduce(const Bucket& bucket, const Summing* summing, Stream stream) const {
   const auto [begin, end] = bucket;
   float* const data = parameters_->grads() + begin;

@@ -1,6 +1,6 @@
-// Sums over the shards of this process's batches and over the replicas of a model. Gradients are
-// reduced bucket by bucket while backward continues, on one or more channels: each has a stream and
-// a communicator of its own. Every process issues the same collectives in the same order on each
+// Sums gradients over the shards of this process's batches and over the replicas of a model, bucket
+// by bucket while backward continues, on one or more channels: each channel has a stream and a
+// communicator of its own. Every process issues the same collectives in the same order on each
 // channel, and each bucket is summed separately, so the number of channels doesn't change the bits
 // of the result. With --shards, all sums are made in one tree over all shards (SumParts), so
 // neither does the number of processes.
@@ -21,7 +21,7 @@ struct Bucket {
 };
 
 struct SyncOptions {
-  size_t bucket_bytes;          // at most
+  size_t bucket_bytes;          // largest bucket
   int channels = 1;             // --comm-streams
   int first_stream = 0;         // communication stream of the first channel
   bool sync_batchnorm = false;  // computes statistics over all replicas' batches
@@ -36,20 +36,21 @@ struct SyncOptions {
 // Contiguous buckets over arena and tail, in the order in which backward finishes the gradients.
 // None exceeds max_bytes (but 64 elements are always allowed): a bucket closes before the node
 // whose parameters would exceed the maximum, and larger nodes are cut at multiples of 64 elements.
-// The first bucket's maximum is 1 MiB, so that reduction starts early, as in PyTorch's DDP. The
-// tail follows the last node like another node. unit: instead of 64; buckets end at multiples.
+// The first bucket closes at 1 MiB, unless its first node is larger, so that reduction starts
+// early, as in PyTorch's DDP. The tail counts as another node. unit: replaces 64; buckets end at
+// multiples of it.
 std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes,
                                      size_t unit = OptimizerUpdate::decay_chunk);
 
-// The parts of the gradient whose sum a replica gets, and whose moments and average it keeps: with
-// --zero 1 its share of each bucket in whole norm blocks, as ZeRO's stage 1 (Rajbhandari et al.
-// 2020), else all.
+// The parts of the gradient whose sum a replica receives, and whose moments and average it keeps:
+// with --zero 1 its share of each bucket in whole norm blocks, as in ZeRO's stage 1 (Rajbhandari et
+// al. 2020), else all.
 std::vector<Segment> kept_segments(const Graph&, const SyncOptions&, int replica, int replicas);
 
-// As Peers, it lets batch norm compute statistics over the batches of all replicas.
+// Through its Peers interface, batch norm computes statistics over the batches of all replicas.
 class GradientSync final : public Peers {
  public:
-  // Collective over the communicator if there are several channels. Null: one replica, in shards.
+  // Collective if there are several channels. Null communicator: one replica, in shards.
   GradientSync(Backend&, Communicator*, const Parameters&, const SyncOptions&);
   // Device memory in addition to the parameters'.
   static size_t bytes(const Graph&, const SyncOptions&, int replicas);
@@ -59,19 +60,19 @@ class GradientSync final : public Peers {
   void trace(Trace* to) { trace_ = to; }
 
   // For an update's last micro-step: call start() before its backward, and reduce() whenever the
-  // first `ready` elements of the gradients are final. Stream 0 waits for the last bucket's sum.
+  // first `ready` gradients are final. After the last bucket, stream 0 waits for all sums.
   void start();
   void reduce(size_t ready);
   // For the update: turns the sum of the running statistics, made by start(), into their mean.
   void average_buffers();
-  // --zero 1 with several replicas: each has the sum of its kept segments alone.
+  // --zero 1 with several replicas: each has only the sums of its kept segments.
   bool in_parts() const { return options_.zero && replicas_ > 1; }
   const Channel& channel() const { return channels_[0].channel; }  // connects the replicas
-  // Sends each replica's segments of an arena to all. Stream 0 waits for it.
+  // Sends each replica's segments of an arena to all others. Stream 0 waits for the exchange.
   void all_gather(float* arena) const;
-  // Sends the updated weights to all: whole master weights in fp32, which are then rounded; without
-  // keeps_all_weights() the 16-bit copy and fp32_weights(). masters: weights(), or ema() while the
-  // average is evaluated; the 16-bit copy has their kept segments already.
+  // Sends each replica's segments of the weights to all others. With keeps_all_weights() these are
+  // the fp32 master weights, which are then rounded; otherwise the 16-bit copy, whose kept segments
+  // are rounded already, and fp32_weights(). masters: weights(), or ema() to evaluate the average.
   void share_weights(float* masters) const;
 
   int rank() const override {
@@ -88,7 +89,7 @@ class GradientSync final : public Peers {
   bool averages_buffers() const {
     return !options_.sync_batchnorm && parameters_->graph().buffer_count() > 0;
   }
-  // first [count] = the sum over this process's shards; each is `stride` elements behind the last.
+  // first [count] = the sum over this process's shards, which begin `stride` elements apart.
   void sum_shards(float* first, size_t count, size_t stride, int shards, Stream) const;
   void sum_replicas(float* data, size_t count, bool gradients, const Summing&, Stream) const;
   void reduce(const Bucket&, const Summing*, Stream) const;

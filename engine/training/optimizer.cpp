@@ -33,7 +33,8 @@ void Optimizer::allocate() {
   }
   set_state({.loss_scale = 1});
   update_.weight = parameters_->weights();
-  // Whole weights of which others update a part are rounded later (GradientSync::share_weights).
+  // Whole weights, parts of which other processes update, are rounded once all parts have arrived
+  // (GradientSync::share_weights).
   const bool rounds = parameters_->keeps_all() || !parameters_->keeps_all_weights();
   update_.dtype = rounds ? parameters_->graph().dtype() : DType::fp32;
   if (update_.dtype != DType::fp32) update_.compute_weights = parameters_->compute_weights();
@@ -58,7 +59,7 @@ void Optimizer::set_state(const UpdateState& state) {
 }
 
 // The entries of other processes' norm blocks are 0 here, as are other stages' parts of the tail,
-// so the sums over the processes have the same bits as in a single one.
+// so the sums over the processes have the same bits as in a single process.
 void Optimizer::measure(const StepParams* params, DType dtype, const Parts& parts) {
   const Graph& graph = parameters_->graph();
   auto* const sums = reinterpret_cast<double*>(memory_.data() + bytes() - squares_bytes_);
@@ -89,7 +90,7 @@ void Optimizer::measure(const StepParams* params, DType dtype, const Parts& part
                           nullptr);
 }
 
-// packed: where the segment's moments and average begin, and its weights if only parts are kept.
+// packed: offset of the segment's moments and average, and of its weights if only parts are kept.
 void Optimizer::update(const Segment& own, size_t packed) {
   const auto from = [](auto* arena, size_t element) { return arena ? arena + element : nullptr; };
   OptimizerUpdate part = update_;

@@ -1,5 +1,5 @@
-// The update: gradient norm, clipping and the step of all parameters, decided on the device by its
-// UpdateState.
+// The update: gradient norm, clipping and the step of all parameters, controlled on the device by
+// the UpdateState there.
 #pragma once
 #include <memory>
 
@@ -24,8 +24,8 @@ struct UpdateResult {
 
 class Optimizer {
  public:
-  // update: its kind and numbers; memory and size are filled in here. decay_all: every parameter
-  // decays. layer_decay: multiplies the rate once per layer below the head; 1: no effect.
+  // update: kind and hyperparameters; memory and size are filled in here. decay_all: every
+  // parameter decays. layer_decay: multiplies the rate once per layer below the head; 1: no effect.
   Optimizer(Backend&, const Parameters&, const OptimizerUpdate& update, const LossScaling&,
             bool decay_all, double layer_decay);
   size_t bytes() const { return state_bytes + decay_bytes_ + scale_bytes_ + squares_bytes_; }
@@ -35,13 +35,13 @@ class Optimizer {
   UpdateState state() const;
   void set_state(const UpdateState&);
 
-  // The processes that each have a part of the gradient. Null: of that kind, this one has all.
+  // Channels to the processes that have the other parts of the gradient; null: there are none.
   struct Parts {
-    const Channel* replicas = nullptr;  // with --zero 1; each has the tail's sums
-    const Channel* stages = nullptr;    // of a pipeline; the tail's sums are made over them, too
+    const Channel* replicas = nullptr;  // with --zero 1; all have the tail's sums
+    const Channel* stages = nullptr;    // of a pipeline; the tail is summed over them, too
   };
-  // Updates the parameters that this process keeps with their gradients. dtype: of the computation;
-  // only fp16 changes the loss scale.
+  // Updates the parameters that this process keeps. dtype: of the computation; only fp16 changes
+  // the loss scale.
   void run(const StepParams*, DType, const Parts&);
   // Copies the result to the host, which has room for two. turn: 0 or 1, alternating.
   void send_result(int turn) const;
@@ -55,7 +55,7 @@ class Optimizer {
   };
   HostBlock& host(int turn) const { return static_cast<HostBlock*>(host_.get())[turn]; }
   static constexpr size_t state_bytes = align(sizeof(UpdateState));
-  // The norm of the whole model's gradient, and the state of its update.
+  // Computes the norm of the whole model's gradient and from it the UpdateState.
   void measure(const StepParams*, DType, const Parts&);
   void update(const Segment&, size_t packed);
 

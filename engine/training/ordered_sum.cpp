@@ -27,7 +27,7 @@ void OrderedSum::allocate() {
   if (dtype_ != DType::fp32) rounded_ = DeviceMemory(*backend_, elements * size_of(dtype_));
 }
 
-// Elements [begin, end), for a message.
+// Rounds elements [begin, end) into rounded_, to be sent.
 void OrderedSum::round(float* data, size_t begin, size_t end, Stream stream) {
   if (end > begin)
     backend_->kernels().run(RoundWeights{.out = rounded_.data() + begin * size_of(dtype_),
@@ -63,8 +63,8 @@ void OrderedSum::reduce_scatter(float* data, size_t count, Stream stream) {
   add(rounded_.data(), dtype_, data, shares(count), stream);
 }
 
-// message: `count` elements in their dtype. data: of the same elements in fp32; this rank's share
-// becomes the sum.
+// message: this rank's `count` elements in `dtype`. data: the same elements in fp32; this rank's
+// share is overwritten by the sum.
 void OrderedSum::add(void* message, DType dtype, float* data, const Shares& shares, Stream stream) {
   const int own = communicator_->rank();
   const size_t size = size_of(dtype), begin = shares.begin(own), length = shares.end(own) - begin;

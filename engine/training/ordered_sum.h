@@ -1,7 +1,7 @@
-// Sums over the ranks in the order of SumParts, whatever the communicator's own, in two halves:
-// each rank gets everyone's row of its share of the elements and adds them up; then it sends the
-// sum to all. Per element and rank as many bytes as a ring, 2 (N - 1) / N of its size; in 16 bits
-// half of those of fp32.
+// Sums over the ranks in the order of SumParts, independent of the communicator's own order, in two
+// phases: each rank receives its share of the elements from all ranks and adds these rows; then it
+// sends the sum to all. Each rank sends as many bytes as in a ring, 2 (N - 1) / N of the message;
+// in 16 bits half as many as in fp32.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace bv {
 
-// A message is cut into shares of whole units, one per rank and in the order of ranks; the last
-// ranks' may be smaller or empty.
+// A message is cut into shares of whole units, one per rank, in rank order; the last ranks' shares
+// may be smaller or empty.
 struct Shares {
   int ranks;
-  size_t count, unit;  // elements of the message, and of what isn't cut
+  size_t count, unit;  // elements of the message, and of a unit
   size_t each() const {
     const size_t all = unit * static_cast<size_t>(ranks);
     return (count + all - 1) / all * unit;
@@ -27,21 +27,21 @@ struct Shares {
   size_t end(int rank) const { return begin(rank + 1); }
 };
 
-// Memory of which each rank sends a part to all: rank r bytes [at[r], at[r + 1]).
+// Memory of which each rank sends one part to all others: rank r sends bytes [at[r], at[r + 1]).
 struct Pieces {
   char* data;
   std::vector<size_t> at;  // [ranks + 1]
 };
-// The shares of a message.
+// The shares of a message as pieces.
 Pieces pieces_of(void* message, DType, const Shares&);
 
 class OrderedSum {
  public:
-  // most: elements of the largest sum. dtype: in which elements travel. In 16 bits each rank's
-  // element is rounded once, and so is the sum, which is made in fp32. unit: of the shares.
+  // most: elements of the largest sum. dtype: of the messages. In 16 bits each rank's element is
+  // rounded once, the elements are added in fp32, and the sum is rounded once. unit: of the shares.
   OrderedSum(Backend&, Communicator&, size_t most, DType dtype,
              size_t unit = OptimizerUpdate::decay_chunk);
-  // It takes this much device memory.
+  // Device memory that it needs.
   static size_t bytes(int ranks, size_t most, DType, size_t unit = OptimizerUpdate::decay_chunk);
   void allocate();
 
@@ -49,9 +49,9 @@ class OrderedSum {
   void all_reduce(float* data, size_t count, Stream);
   // The same in fp32.
   void all_reduce_exact(float* data, size_t count, Stream);
-  // The first half alone: this rank's share of data = its sum over the ranks, which is not rounded.
+  // The first phase alone: this rank's share of data = its sum over the ranks, not rounded.
   void reduce_scatter(float* data, size_t count, Stream);
-  // The second half alone: each rank's pieces to all, in one exchange.
+  // The second phase alone: sends each rank's pieces to all others, in one exchange.
   void all_gather(std::span<const Pieces>, Stream);
 
  private:
@@ -63,8 +63,8 @@ class OrderedSum {
   Communicator* communicator_;
   size_t most_, unit_;
   DType dtype_;
-  DeviceMemory rows_;     // [ranks, share]: of this rank's share
-  DeviceMemory rounded_;  // [ranks * share] in 16 bits: of all elements
+  DeviceMemory rows_;     // [ranks, share]: all ranks' elements of this rank's share
+  DeviceMemory rounded_;  // [ranks * share]: all elements in 16 bits
 };
 
 }  // namespace bv

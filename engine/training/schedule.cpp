@@ -32,8 +32,8 @@ std::vector<Belongs> belongings(const ScheduleOptions& o) {
           {"decay_rate", o.decay_rate.has_value(), {step, multistep, poly}}};
 }
 
-// Whether a value that contradicts another option's is a mistake: the user asked for it, and not in
-// a file with the other then changed on the command line. Else it gives way.
+// Whether a value that contradicts the other option's is the user's mistake: the user asked for it,
+// and its source is no weaker than the other option's. Otherwise it gives way.
 bool stands(const Options& o, std::string_view option, std::string_view other) {
   return o.is_explicit(option) && o.source(option) >= o.source(other);
 }
@@ -106,7 +106,7 @@ void check_schedule(Options& o) {
     throw UserError("--schedule multistep needs --decay-milestones: A,B,.. in epochs");
   if (std::ranges::adjacent_find(o.decay_milestones, std::greater_equal{}) !=
       o.decay_milestones.end())
-    throw UserError("--decay-milestones must rise: each later than the previous one");
+    throw UserError("--decay-milestones must increase: each later than the previous one");
   if (o.min_lr > o.lr) {
     if (stands(o, "min_lr", "lr"))
       throw UserError("--min-lr " + number(o.min_lr) + " is above --lr " + number(o.lr));

@@ -1,5 +1,5 @@
-// Learning rate as a function of the update: linear warm-up, then a curve, by update or constant in
-// each epoch. Closed forms without state, so resuming restores nothing. Names and numbers are
+// Learning rate as a function of the update: linear warm-up, then a curve, which changes by update
+// or by epoch. Closed forms without state, so resuming restores nothing. Names and formulas are
 // timm's (StepLRScheduler, MultiStepLRScheduler, PolyLRScheduler); a cosine with a period is
 // PyTorch's CosineAnnealingLR (Loshchilov & Hutter 2017).
 #pragma once
@@ -15,10 +15,10 @@ namespace bv {
 
 struct Schedule {
   Curve curve = Curve::constant;
-  bool by_epoch = false;  // constant through an epoch: the value at its first update
+  bool by_epoch = false;  // one rate per epoch: all lengths are counted in epochs
   double lr = 0, min_lr = 0;
   double total_updates = 0;   // the horizon
-  double warmup_updates = 0;  // update s has lr * (s + 1) / warmup_updates
+  double warmup_updates = 0;  // update (or epoch) s has lr * (s + 1) / warm-up
   double updates_per_epoch = 1;
   double period_epochs = 0;         // cosine: from lr down to min_lr; 0: the whole schedule
   double decay_epochs = 0;          // step: from one decay to the next
@@ -37,7 +37,7 @@ Schedule schedule_of(const ScheduleOptions&, double epochs, int64_t updates_per_
 void check_schedule(Options&);
 // "cosine (period 20 epochs, minimum 1e-06), then 1e-06 from epoch 601"
 std::string schedule_text(const ScheduleOptions&);
-// Warns of a schedule that may surprise the user: a warm-up as long as the run, or a curve that
+// Warns of a schedule that may surprise the user: a warm-up longer than the run, or a curve that
 // moved because --epochs changed since the checkpoint (`at`: the resumed progress).
 std::vector<std::string> schedule_notes(const Options&, int64_t updates_per_epoch,
                                         const Checkpoint& at);

@@ -42,13 +42,13 @@ void TrainingStep::start_update(double lr, int64_t images) {
   parts_.backend.record(updated_[static_cast<size_t>(turn)], nullptr);
 }
 
-// `stop` carries two requests, summed over all processes: 1 from each that was asked to stop, and
-// one half from rank 0 for a checkpoint, which therefore is in one micro-batch alone.
+// `stop` carries two requests, summed over all processes: 1 from each process that was asked to
+// stop, and 1/2 from rank 0 for a checkpoint, in one micro-batch only, so that it stays a half.
 // Gradients are summed with the weight of one image in a full update; `divisor`, known when the
 // update starts, corrects the smaller last update of an epoch.
 StepParams TrainingStep::params_of(const Batch& batch, const MicroStep& step, int micro) const {
   const int images = sizes_.batch / sizes_.micro_batches, before = micro * images;
-  // Only the stage with the loss counts images, for the tail.
+  // Only the stage that computes the loss counts images in the tail.
   const int count = parts_.model.computes_loss() ? std::clamp(batch.count - before, 0, images) : 0;
   return {.seed = sizes_.seed,
           .epoch = static_cast<uint32_t>(step.epoch),
@@ -64,8 +64,8 @@ double TrainingStep::full_update() const {
   return double(sizes_.batch) * sizes_.accumulate * sizes_.replicas;
 }
 
-// One context per micro-batch. The update's first one overwrites the gradients, others add to them;
-// each shard has its own.
+// One context per micro-batch. The update's first micro-batch overwrites the gradients, the others
+// add to them; each shard has gradients of its own.
 std::vector<Context> TrainingStep::contexts(bool first) const {
   const auto& [backend, parameters, feed, model, optimizer, sync] = parts_;
   Context context = parameters.context(model.graph().dtype(), parameters.weights());
@@ -110,7 +110,7 @@ void TrainingStep::update() {
   });
 }
 
-// Returns loss, norm and skipped updates, summed over the replicas on the device.
+// The result covers all replicas: the device has summed over them.
 UpdateResult TrainingStep::finish_update() {
   const auto turn = static_cast<int>(finished_++ % 2);
   parts_.backend.host_wait(updated_[static_cast<size_t>(turn)]);

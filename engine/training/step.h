@@ -1,8 +1,8 @@
 // The training step in order: upload, step parameters, forward and loss, backward overlapped with
 // the reduction, update, result. All memory is allocated before the first step. Values that change
-// from step to step go through StepParams, so that a device can record and replay two pieces of
+// from step to step are passed in StepParams, so that a device can record and replay two pieces of
 // work: the passes of a micro-step, and the passes of an update's last micro-step with the update.
-// The host waits for the device in Feed::wait_for_upload() and finish_update().
+// The host waits for the device only in Feed::wait_for_upload() and finish_update().
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,7 +30,7 @@ class TrainingStep {
     Feed& feed;
     Model& model;
     Optimizer& optimizer;
-    GradientSync* sync;  // null: one replica
+    GradientSync* sync;  // null: one replica, one shard
   };
   struct Sizes {
     int batch;  // images per micro-step in this replica
@@ -49,7 +49,7 @@ class TrainingStep {
   // ahead of the host, finish an update after starting the next.
   UpdateResult finish_update();
   bool runs_ahead() const { return parts_.backend.upload_stream() != nullptr; }
-  int graph_nodes() const { return recorded_.largest(); }  // of the recorded step; 0 without one
+  int graph_nodes() const { return recorded_.largest(); }  // of the largest CUDA graph; 0: none
 
   void profile(Profile*);
   void trace(Trace* to) { trace_ = to; }  // before the first step
@@ -66,7 +66,7 @@ class TrainingStep {
   Sizes sizes_;
   RecordedWork recorded_;
   std::vector<StepParams> params_;      // of each micro-batch
-  bool first_ = true;                   // the last micro-step is also the first of its update
+  bool first_ = true;                   // whether the last micro-step began its update
   std::array<Event, 2> updated_{};      // by turn
   int64_t started_ = 0, finished_ = 0;  // updates
   Profile* profile_ = nullptr;

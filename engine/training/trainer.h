@@ -13,12 +13,12 @@
 namespace bv {
 
 struct TrainerOptions {
-  OptimizerUpdate optimizer;  // its kind and numbers, no memory; ema_rate 0: no average
+  OptimizerUpdate optimizer;  // kind and hyperparameters, no memory; ema_rate 0: no average
   LossScaling scaling = {};   // in fp16
   bool decay_all = false;     // decay biases and norms, too
   double layer_decay = 1;     // factor of the learning rate per layer below the head
   int local_batch;            // images per micro-step in this replica
-  int height, width;          // of the largest stored images
+  int height, width;          // largest stored image
   int augment_layers = 0;     // ImageOps per training image
   bool mixing = false;        // training images are mixed in pairs
   int accumulate;             // micro-steps per full update
@@ -31,12 +31,12 @@ struct TrainerOptions {
 class Trainer {
  public:
   // The communicator connects all processes; null: one process, or only the plan is needed. The
-  // graph is laid out for this process's part of it. fp32: for a 16-bit graph, the same model for
-  // the steps after compute_in(fp32).
+  // graph is laid out for this process's part of it. fp32: given with a 16-bit graph, the same
+  // model for the steps after compute_in(fp32).
   Trainer(Backend&, Communicator*, const Graph&, const TrainerOptions&,
           const Graph* fp32 = nullptr);
   const MemoryPlan& plan() const { return plan_; }
-  // With two precisions, the plan is the larger model's; the other model fits into its memory.
+  // The last chunk of the model or, with two precisions, of the model that needs more memory.
   const ModelChunk& largest_chunk() const {
     return (precisions_ ? precisions_->largest() : *model_).last_chunk();
   }
@@ -49,21 +49,21 @@ class Trainer {
   Parameters& parameters() { return parameters_; }  // of this process's part
   const Parameters& parameters() const { return parameters_; }
   // Enqueues copies of the arenas to `to`, which must live until they are done. With --zero 1 all
-  // processes call it between updates, `to` is empty but on rank 0, and gradients are overwritten.
+  // processes must call it between updates, `to` empty except on rank 0; it overwrites gradients.
   void copy_to(const ParameterCopy& to) const;
-  bool in_parts() const { return sync_ && sync_->in_parts(); }  // --zero 1 of several replicas
+  bool in_parts() const { return sync_ && sync_->in_parts(); }  // --zero 1 with several replicas
   // The whole model's tensors by name, on rank 0; elsewhere nothing. Called by all processes
   // between updates; overwrites the gradients.
   struct Saved {
     Tensors weights, ema, moments;
   };
   Saved saved();
-  bool whole() const { return !links_.stages; }  // this process has all of the model
+  bool whole() const { return !links_.stages; }  // this process has the whole model
   // Name of the model's first parameter whose gradient is not finite, or empty. Called by all
   // processes.
   std::string first_not_finite() const;
-  // The device's UpdateState, for checkpoints. While fp32 computes, its loss scale is still that of
-  // 16 bits. Both functions wait for the device.
+  // The device's UpdateState, for checkpoints. After compute_in(fp32) its loss scale is still that
+  // of 16 bits. Both functions wait for the device.
   UpdateState state() const;
   void set_state(const UpdateState&);
 
@@ -72,13 +72,12 @@ class Trainer {
   void compute_in(DType);
   DType dtype() const { return model_->graph().dtype(); }
 
-  // averaged: evaluates the weights' moving average; with --zero 1 it overwrites the gradients.
-  // each_image: also brings the predictions for
-  // each image to the host.
+  // averaged: evaluates the weights' moving average; with --zero 1 this may overwrite the
+  // gradients. each_image: also copies the prediction for each image to the host.
   void begin_evaluation(bool averaged = false, bool each_image = false);
   void evaluate(const Batch& batch) { evaluator_.run(batch); }
   EvaluationSums end_evaluation();  // over all replicas; waits for the device
-  void abandon_evaluation();        // instead of end_evaluation(); without predictions
+  void abandon_evaluation();        // instead of end_evaluation(); no predictions
   // The last evaluation's predictions, if it had each_image: on rank 0, for all replicas' images
   // that could be read, in the data set's order.
   const std::vector<Prediction>& predictions() const { return predictions_; }
@@ -88,7 +87,7 @@ class Trainer {
 
  private:
   struct Links {
-    int replica = 0, count = 1;  // this one's number, and how many there are
+    int replica = 0, count = 1;  // this replica's number, and how many there are
     std::unique_ptr<Communicator> own_replicas;
     Communicator* replicas = nullptr;    // null: one replica
     std::unique_ptr<StageLinks> stages;  // null: the model is whole
@@ -98,10 +97,10 @@ class Trainer {
                                                SyncOptions);
   std::unique_ptr<Model> make_model(const Graph&, const Graph* fp32, const TrainerOptions&);
   bool in_second_precision() const { return precisions_ && dtype() == DType::fp32; }
-  // Computes with weights() or ema(), until called with weights() again. Returns the master weights
-  // for Parameters::context().
+  // Makes passes compute with weights() or ema(); after ema(), call it again with weights().
+  // Returns the master weights for Parameters::context().
   float* compute_with(float* kept);
-  // m, v, ema or kept weights; with --zero 1 in the gradients' memory.
+  // The whole arena of m, v, ema or weights; with --zero 1 gathered in the gradients' memory.
   float* whole(float* kept) const;
 
   Backend* backend_;
@@ -111,16 +110,16 @@ class Trainer {
   Parameters parameters_;
   Feed feed_;
   Optimizer optimizer_;
-  std::unique_ptr<GradientSync> sync_;   // null: one replica
-  TwoPrecisions* precisions_ = nullptr;  // the model, where it has two
+  std::unique_ptr<GradientSync> sync_;   // null: one replica, one shard
+  TwoPrecisions* precisions_ = nullptr;  // model_, if it has two precisions
   std::unique_ptr<Model> model_;
   MemoryPlan plan_;
   DeviceMemory saved_, scratch_;
   TrainingStep step_;
   Evaluator evaluator_;
-  UpdateState sixteen_bits_{};  // keeps loss_scale and good_steps while fp32 computes
+  UpdateState sixteen_bits_{};  // loss_scale and good_steps to restore after fp32
   bool averaged_ = false;       // whether the average is being evaluated
-  bool each_image_ = false;     // whether it has predictions
+  bool each_image_ = false;     // whether it predicts each image
   std::vector<Prediction> predictions_;
 };
 

@@ -35,8 +35,8 @@ std::string path_of_weights(const std::string& given, const std::string& otherwi
   const std::string path = weights_cache() / w.file;
   std::error_code error;
   if (fs::exists(path, error)) return path;
-  throw UserError(w.name + " isn't here yet: ./launcher weights fetch " + w.name + ", or put " +
-                  w.url() + " at " + path + otherwise);
+  throw UserError(w.name + " is not in the cache: ./launcher weights fetch " + w.name +
+                  ", or put " + w.url() + " at " + path + otherwise);
 }
 
 TensorFile read_weights_file(const std::string& given, const std::string& otherwise) {

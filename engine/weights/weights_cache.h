@@ -11,13 +11,13 @@ namespace bv {
 // none of them is set.
 std::filesystem::path weights_cache();
 
-// `given` as the user may name weights: a file's path, or a name of public weights, which becomes
-// that of its file in the cache. Throws UserError if that isn't there: how to get it, or what to
-// do `otherwise` ("; ...").
+// The path of weights that the user names: `given` itself, or for a name of public weights that of
+// their file in the cache. If the cache lacks it, throws UserError that says how to get it and ends
+// with `otherwise` ("; ...").
 std::string path_of_weights(const std::string& given, const std::string& otherwise = "");
 
-// Reads a file of --weights. What a file of public weights doesn't say of itself becomes its
-// metadata. Throws UserError.
+// Reads a file of --weights. Metadata that a file of public weights lacks is added from
+// PublicWeights::info. Throws UserError.
 TensorFile read_weights_file(const std::string& given, const std::string& otherwise = "");
 
 }  // namespace bv

@@ -9,7 +9,7 @@ namespace bv {
 namespace {
 
 constexpr size_t max_dimensions = 16;
-// Tensors may share a storage; more than this would be a file that takes far more memory than disk.
+// The limit for tensors that share a storage: without it a small file could take all memory.
 constexpr uint64_t max_shares = 4;
 
 class StateDict {
@@ -48,7 +48,7 @@ class StateDict {
     throw FileError("tensor '" + name_ + "' " + why);
   }
   uint64_t size_of(const PickleValue& value) const {
-    if (value.kind != Kind::integer || value.number < 0) refuse("has a size that is none");
+    if (value.kind != Kind::integer || value.number < 0) refuse("has an invalid size");
     return static_cast<uint64_t>(value.number);
   }
 
@@ -84,7 +84,7 @@ class StateDict {
     return axes;
   }
 
-  // Their number; checks that all are in the storage.
+  // Returns the number of elements; checks that all of them lie in the storage.
   uint64_t elements_of(const std::vector<Axis>& axes, uint64_t offset,
                        const Storage& storage) const {
     uint64_t count = 1, last = offset;
@@ -104,7 +104,7 @@ class StateDict {
   }
 
   void add(TensorFile& file, const PickleValue& key, const PickleValue& tensor) {
-    if (key.kind != Kind::text) throw FileError("a tensor whose name is no text");
+    if (key.kind != Kind::text) throw FileError("a tensor whose name is not text");
     name_ = printable(key.bytes);
     Storage& storage = storage_of(pickle_.item(tensor, TensorItems::storage));
     const uint64_t offset = size_of(pickle_.item(tensor, TensorItems::offset));
@@ -114,7 +114,7 @@ class StateDict {
     if (storage.used / max_shares > storage.elements)
       refuse("shares its storage with too many others");
     const auto [at, fresh] = file.tensors.try_emplace(std::string(key.bytes));
-    if (!fresh) refuse("is there twice");
+    if (!fresh) refuse("occurs twice");
     HostTensor& out = at->second;
     for (const Axis& axis : axes) out.shape.push_back(static_cast<int64_t>(axis.size));
     out.data.resize(count);

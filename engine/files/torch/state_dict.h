@@ -9,15 +9,15 @@
 
 namespace bv {
 
-// The place of a storage's numbers in a file.
+// The byte range of a storage's elements in a file.
 struct StoragePlace {
   uint64_t begin = 0, bytes = 0;
 };
-// Finds a storage by its key, once; nothing: the file lacks it. May throw FileError.
+// Finds a storage by its key, called once per key; nullopt: not in the file. May throw FileError.
 using FindStorage = std::function<std::optional<StoragePlace>(const std::string& key)>;
 
-// Reads the root, or its "state_dict" or "model". Every size is checked before use. Throws
-// FileError.
+// Reads the tensors of the root dict, or of its entry "state_dict" or "model". Every size is
+// checked before use. Throws FileError.
 TensorFile read_state_dict(const Pickle&, const ReadBytes&, const FindStorage&);
 
 }  // namespace bv

@@ -42,8 +42,8 @@ TensorFile read_archive(const ReadBytes& read, uint64_t file_bytes) {
   });
 }
 
-// A file of PyTorch before 1.6: pickles of a magic number, a version, the machine's types, the
-// object and the keys of its storages, and then each storage's number of elements and its bytes.
+// A file written before PyTorch 1.6: pickles of a magic number, a version, the machine's types, the
+// object and the keys of its storages, followed by each storage's number of elements and its bytes.
 class OldFile {
  public:
   OldFile(const ReadBytes& read, uint64_t bytes) : read_(read), bytes_(bytes) {}
@@ -121,7 +121,7 @@ Reader reader_for(std::string_view first) {
   return nullptr;
 }
 
-// After 8 bytes of its length, the header is a JSON object.
+// A .safetensors file begins with the header's length, 8 bytes; the header is a JSON object.
 bool begins_like_safetensors(std::string_view first) { return first.substr(0, 9).ends_with('{'); }
 
 TensorFile read_by(Reader reader, const ReadBytes& read, uint64_t bytes,

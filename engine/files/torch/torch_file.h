@@ -1,5 +1,5 @@
-// Weights in torch.save's files (.pth, .pt, .bin): a zip archive of a pickle, which is read without
-// running anything, and of the tensors' numbers.
+// Weights in torch.save's files (.pth, .pt, .bin): a zip archive of a pickle and the tensors' data;
+// before PyTorch 1.6, pickles followed by the data. No code in a pickle is executed.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -9,10 +9,10 @@
 
 namespace bv {
 
-// A state dict, or the one in a training checkpoint ("state_dict", "model"). Throws UserError.
+// Reads a state dict, or that of a training checkpoint ("state_dict", "model"). Throws UserError.
 TensorFile parse_torch_file(std::span<const std::byte> file, const std::string& path);
 
-// A file of weights in either format, which its first bytes decide. Throws UserError.
+// Reads weights in this format or .safetensors, told apart by the first bytes. Throws UserError.
 TensorFile read_tensor_file(const std::string& path);
 
 }  // namespace bv

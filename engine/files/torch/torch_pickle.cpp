@@ -22,9 +22,10 @@ constexpr std::string_view element_types[] = {"F32", "F16", "BF16", "I64"};  // 
 constexpr const char* torchs = "torch.save's";
 
 void require(PickleReader& in, uint32_t id, Kind kind) {
-  if (in.value(id).kind != kind) in.refuse_here(std::string("other arguments than ") + torchs);
+  if (in.value(id).kind != kind)
+    in.refuse_here(std::string("arguments that differ from ") + torchs);
 }
-// Hooks are functions.
+// Hooks are functions, which are never called here.
 void require_no_hooks(PickleReader& in, uint32_t id) {
   require(in, id, Kind::dict);
   if (!in.value(id).items.empty()) in.refuse_here("a tensor with hooks");
@@ -55,14 +56,14 @@ void call(PickleReader& in, size_t name, uint32_t given) {
   in.push({.kind = Kind::tensor, .items = {of[0], of[1], of[2], of[3]}});
 }
 
-// A state dict has its modules' versions as an attribute.
+// A state dict has its modules' versions as an attribute, which is ignored.
 void build(PickleReader& in, uint32_t object, uint32_t state) {
   if (in.value(object).kind != Kind::dict || in.value(state).kind != Kind::dict)
     in.refuse_here(std::string("a state for ") + kind_name(in.value(object).kind));
   in.push_again(object);
 }
 
-// ("storage", type, key, device, elements); before PyTorch 1.6 and None: it is no view of another
+// ("storage", type, key, device, elements), and before PyTorch 1.6 None: not a view of another one.
 void persistent(PickleReader& in, uint32_t id) {
   const bool old = in.value(id).items.size() == 6;
   const std::vector<uint32_t> of = in.arguments(id, old ? 6 : 5, torchs);
@@ -70,7 +71,7 @@ void persistent(PickleReader& in, uint32_t id) {
   const PickleValue &type = in.value(of[1]), &key = in.value(of[2]);
   if (!in.is_text(of[0], {"storage"}) || type.kind != Kind::name ||
       static_cast<size_t>(type.number) < first_storage)
-    in.refuse_here("an object that is stored elsewhere and is no tensor's storage");
+    in.refuse_here("a persistent id that is not a tensor's storage");
   require(in, of[2], Kind::text);
   require(in, of[4], Kind::integer);
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };

@@ -1,4 +1,4 @@
-// The pickle in a file of torch.save: dictionaries of tensors, which name where their numbers are.
+// The pickle in a file of torch.save: dictionaries of tensors, which refer to storages by key.
 #pragma once
 #include <cstddef>
 
@@ -7,8 +7,8 @@
 
 namespace bv {
 
-// A tensor's items are the storage, the offset in it, the sizes and the strides; a storage's the
-// name of its type, its key and its number of elements.
+// A tensor's items are the storage, the offset in it, the sizes and the strides. A storage's items
+// are the name of its type, its key and its number of elements.
 extern const PickleKind torch_kind;
 struct TensorItems {
   enum : size_t { storage, offset, sizes, strides };
@@ -17,7 +17,7 @@ struct StorageItems {
   enum : size_t { type, key, count };
 };
 
-// The type that a storage's name stands for.
+// The element type that a storage's type name stands for, like FloatStorage.
 const ElementType& element_type_of(const PickleValue& name);
 
 }  // namespace bv

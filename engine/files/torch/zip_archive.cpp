@@ -1,5 +1,5 @@
 // PKWARE's APPNOTE.TXT: each member has a local header before its contents and a header in the
-// directory at the end, which the end record is behind. Sizes above 4 GiB have records of their own
+// central directory, which the end record follows. Sizes above 4 GiB have records of their own
 // (zip64).
 #include "engine/files/torch/zip_archive.h"
 
@@ -27,7 +27,7 @@ uint64_t number(std::string_view text, size_t at, size_t bytes) {  // little-end
 }
 
 [[noreturn]] void damaged(const std::string& what) {
-  throw FileError("not a whole zip archive: " + what + "; get the file again");
+  throw FileError("a damaged or incomplete zip archive: " + what + "; get the file again");
 }
 
 std::string read_text(const ReadBytes& read, uint64_t at, uint64_t bytes) {
@@ -38,7 +38,7 @@ std::string read_text(const ReadBytes& read, uint64_t at, uint64_t bytes) {
 
 std::string in_quotes(std::string_view name) { return "'" + printable(name) + "'"; }
 
-// Names aren't used as paths here; those that would lead out of a folder belong to no honest file.
+// Names aren't used as paths here, but torch.save writes none that would lead out of a folder.
 void check_name(std::string_view name) {
   bool odd = name.empty() || name.front() == '/' || name.find('\\') != name.npos ||
              name.find('\0') != name.npos;
@@ -64,7 +64,7 @@ ZipArchive::ZipArchive(ReadBytes read, uint64_t file_bytes) : read_(std::move(re
                rest.substr(directory_head + name, extra), directory.begin);
     rest.remove_prefix(directory_head + name + extra + comment);
   }
-  // Members that share bytes would take more memory than the file.
+  // Members that share bytes could take more memory than the file has bytes.
   std::vector<std::pair<uint64_t, uint64_t>> places;
   for (const auto& [name, member] : members_)
     places.emplace_back(member.begin, member.begin + member.bytes);
@@ -115,7 +115,7 @@ void ZipArchive::add_member(std::string_view head, std::string_view name, std::s
   uint64_t stored = number(head, 20, 4), bytes = number(head, 24, 4), at = number(head, 42, 4);
   for (std::string_view field = extra; field.size() >= 4;) {
     const uint64_t size = std::min<uint64_t>(number(field, 2, 2), field.size() - 4);
-    if (number(field, 0, 2) == 1) {  // the numbers that 32 bits don't hold
+    if (number(field, 0, 2) == 1) {  // zip64: values that don't fit in 32 bits
       std::string_view wide = field.substr(4, size);
       for (uint64_t* const value : {&bytes, &stored, &at}) {
         if (*value != 0xffffffff || wide.size() < 8) continue;
@@ -139,7 +139,7 @@ void ZipArchive::add_member(std::string_view head, std::string_view name, std::s
   if (bytes > directory - at - before) damaged(which + " reaches into the directory");
   const ZipMember member{
       .begin = at + before, .bytes = bytes, .crc = static_cast<uint32_t>(number(head, 16, 4))};
-  if (!members_.emplace(name, member).second) damaged(which + " is there twice");
+  if (!members_.emplace(name, member).second) damaged(which + " occurs twice");
 }
 
 const ZipMember* ZipArchive::find(std::string_view name) const {

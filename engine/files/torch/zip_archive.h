@@ -23,9 +23,9 @@ class ZipArchive {
 
   const std::map<std::string, ZipMember, std::less<>>& members() const { return members_; }
   const ZipMember* find(std::string_view name) const;  // null if there is none
-  // Throws FileError if its checksum doesn't match.
+  // Throws FileError if the member's checksum doesn't match.
   void check(const std::string& name) const;
-  // A whole member of at most `limit` bytes, checked.
+  // Reads a whole member of at most `limit` bytes and checks it.
   std::vector<uint8_t> contents(const std::string& name, uint64_t limit) const;
   const ReadBytes& read() const { return read_; }
 

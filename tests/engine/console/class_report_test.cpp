@@ -1,4 +1,4 @@
-// The report of an evaluation, compared with scikit-learn's own texts (version 1.9.1,
+// The report of an evaluation, compared with scikit-learn's output (version 1.9.1,
 // classification_report(y, p, target_names=..., digits=2)).
 #include "engine/console/class_report.h"
 
@@ -93,7 +93,7 @@ weighted avg       0.00      0.00      0.00       2.0
 )");
 }
 
-// 0.845 lies between two doubles; the order of the sum decides which of them a mean is.
+// 0.845 lies between two doubles; the order of the summation decides which of them a mean becomes.
 TEST(ClassReport, MeansAreRoundedAsNumPyRoundsThem) {
   // Number of right predictions among twenty images, by class.
   const int right[] = {8, 10, 6, 2, 8, 13, 9, 16, 7, 12};

@@ -27,7 +27,7 @@ StepRecord step_record(int64_t step) {
           .step_seconds = 0.5};
 }
 
-// The lines for the user that the actions print.
+// The standard output of the actions.
 template <class F>
 std::string printed(F&& actions) {
   testing::internal::CaptureStdout();
@@ -237,7 +237,7 @@ TEST(Log, FilesThatCantBeWritten) {
   LogFile file(folder / "disk/log", 0);
   const std::string line(999, 'x');
   for (int i = 0; i < 4; ++i) file.append(line + "\n");
-  // The disk has room for 96 bytes, and keeps none of them.
+  // The disk has room for 96 bytes of the line, but none of them stays in the file.
   EXPECT_THROW(file.append(line + "\n"), RunError);
   EXPECT_EQ(contents(folder / "disk/log").size(), 4000u);
 }
@@ -257,7 +257,7 @@ TEST(ProgressLine, FitsTheTerminal) {
   EXPECT_EQ(progress_line(now, 64, 42, 70),
             "epoch 1/2  step 16/64  [===           ]  loss 2.346  812/s   0:42 left");
   EXPECT_EQ(progress_line(now, 64, 42, 48), "epoch 1/2  step 16/64  loss 2.346   0:42 left");
-  // The bar is as long before the time left is known.
+  // The bar has the same length before the time left is known.
   const size_t bar = progress_line(now, 64, 642, 79).find(']');
   for (const double left : {-1., 0., 42.})
     EXPECT_EQ(progress_line(now, 64, left, 79).find(']'), bar);

@@ -149,7 +149,7 @@ TEST(Checkpoint, AnEvaluationGivesTheSavedStepItsOutcome) {
   EXPECT_EQ(names_in(run.path()), (std::set<std::string>{"last", "best", "step-00000020"}));
   EXPECT_EQ(target(run / "best"), "step-00000020");
   EXPECT_EQ(contents(run / "last/weights.safetensors"), weights);
-  // The state as if saved after the evaluation.
+  // The state equals that of a checkpoint saved after the evaluation.
   const std::string state = contents(run / "last/state.json");
   fs::remove_all(run.path());
   save_checkpoint(run.path(), c, true, 1);
@@ -408,7 +408,7 @@ TEST(Checkpoint, FolderThatCanNotBeMadeIsARunError) {
   EXPECT_TRUE(has(save_failure(folder / "file/run", example(1)), "can't make"));
 }
 
-// A child saves until it is killed; whenever that is, `last` loads and is consistent.
+// A child saves until it is killed at a random time; then `last` loads and is consistent.
 TEST(Checkpoint, KilledSaverAlwaysLeavesAWholeCheckpoint) {
   const TemporaryFolder run;
   const auto begin = std::chrono::steady_clock::now();

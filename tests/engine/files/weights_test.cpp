@@ -83,7 +83,7 @@ TEST(Weights, OtherPatchesAreNamed) {
             "[2x3x2x2] for [2x3x4x4]; give --patch-size 2");
 }
 
-// PyTorch's files have them for batch norms.
+// PyTorch's batch norms store num_batches_tracked.
 TEST(Weights, CountsOfBatchesAreLeftOut) {
   TensorFile file = fitting_file();
   file.tensors["bn1.num_batches_tracked"] = filled({});

@@ -182,7 +182,7 @@ TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
             "strong, auto-augment ra 2 x 9, erasing 0.1, mixup 0.8, cutmix 1; random-resized 0.5");
 }
 
-// Its config.json has --augment strong, which implied less when the run began.
+// The run's config.json has --augment strong, which implied less when the run began.
 TEST(Config, AResumedRunKeepsWhatAugmentStoodFor) {
   const TemporaryFolder folder;
   const Options o = resolve({"vit_tiny", "--augment", "strong"}, DataKind::photos);
@@ -255,8 +255,8 @@ TEST(Config, AugmentationThatCannotBe) {
   refused({"--mixup", ".2", "--mixup-mode", "pairs"},
           "--mixup-mode pairs: must be one of batch, pair, elem (did you mean pair?)");
   refused({"--mixup", ".2", "--mixup-off-epoch", "-1"}, "--mixup-off-epoch -1: must be at least 0");
-  refused({"--cutmix-minmax", ".8,.2"}, "--cutmix-minmax 0.8,0.2: must rise");
-  refused({"--cutmix-minmax", ".3,.3"}, "--cutmix-minmax 0.3,0.3: must rise");
+  refused({"--cutmix-minmax", ".8,.2"}, "--cutmix-minmax 0.8,0.2: must increase");
+  refused({"--cutmix-minmax", ".3,.3"}, "--cutmix-minmax 0.3,0.3: must increase");
   refused({"--cutmix-minmax", ".2"}, "--cutmix-minmax .2: must be 2 numbers");
   refused({"--cutmix-minmax", ".2,1.2"},
           "--cutmix-minmax .2,1.2: must be at least 0 and at most 1");
@@ -515,7 +515,7 @@ TEST(ModelConfigTest, SizesOfTheModels) {
   EXPECT_EQ(load_model_config("vit_large").std, (std::array<double, 3>{0.5, 0.5, 0.5}));
 }
 
-// Expects an error for a model's file with one change.
+// Expects an error for a model file with one change.
 void expect_model_error(const char* model, const std::string& from, const std::string& to,
                         const std::string& part) {
   const std::string text = replaced(model, from, to);

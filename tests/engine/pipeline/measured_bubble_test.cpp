@@ -1,5 +1,5 @@
-// Compares the computed bubble with the measured waiting of stages whose blocks sleep instead of
-// computing.
+// Compares the computed bubble with the measured waiting time of stages whose blocks sleep instead
+// of computing.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -58,9 +58,9 @@ PipelinePlan plan_of(const Graph& graph, const PipelineShape& shape, int stage) 
   return plan;
 }
 
-// As the computed bubble and as --trace sees it, both of a whole step. Other work on the machine
-// delays sleepers: steps are made until each stage has agreed once. streams: how many of the
-// processes have such for communication.
+// Compares each stage's idle time in a step, and the first stage's waiting time by --trace, with
+// the computed bubble. Other work on the machine delays sleeping threads, so steps are repeated
+// until each stage has agreed once. streams: number of processes that have communication streams.
 int compare(Communicator& stages, const PipelineShape& shape, int streams) {
   const auto backend = make_cpu_backend(1, stages.rank() < streams);
   const Graph graph = sleeping_graph();
@@ -80,7 +80,7 @@ int compare(Communicator& stages, const PipelineShape& shape, int streams) {
     stages.barrier();
     trace.start();
     part.train(std::vector<Context>(static_cast<size_t>(shape.micro_batches)), {});
-    stages.barrier();  // waits as long as the last stages
+    stages.barrier();  // waits for the last stage to finish
     traced(&trace, nullptr, {Work::update}, [] {});
     const double waited = trace.waited();
     const std::vector<Span> spans = trace.spans();
@@ -111,8 +111,8 @@ TEST(MeasuredBubble, IsTheComputedOne) {
   }
 }
 
-// With more to send than is on the way at once, to a stage that comes only when the first one has
-// begun its second micro-batch.
+// Messages are larger than the send buffers, and the second stage starts only when the first one
+// has begun its second micro-batch.
 int compute_while_sending(Communicator& stages, const Gate& second_has_begun) {
   const auto backend = make_cpu_backend(1, true);
   int begun = 0;

@@ -111,7 +111,7 @@ TEST(Partition, BlocksCoverTheModel) {
   EXPECT_EQ(parts[0].parameters + parts[1].parameters, parameters);
 }
 
-// A ResNet's last blocks have most of its parameters, its first blocks as much of the work.
+// A ResNet's last blocks have most of its parameters, but its first blocks do as much work.
 TEST(Partition, ParametersAndCostCutAResnetElsewhere) {
   const auto all = resnet34_blocks();
   ASSERT_EQ(all.size(), 16u);

@@ -1,4 +1,4 @@
-// Effects of --pipeline, --micro-batches, --chunks and --partition on a run; their mistakes.
+// Effects of --pipeline, --micro-batches, --chunks and --partition on a run; refused values.
 #include <gtest/gtest.h>
 
 #include "tests/engine/pipeline/setup_of.h"

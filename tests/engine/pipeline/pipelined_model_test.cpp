@@ -84,7 +84,7 @@ TEST(ModelParts, BeginAndEndAtCuts) {
     EXPECT_THROW(graph.finish({&slice, 1}), std::logic_error) << slice.begin;
 }
 
-// In all slices but the model's last, the last block has micro-batches in flight, too.
+// A slice's last block may have several micro-batches in flight, except in the model's last slice.
 TEST(ModelParts, RecomputeTheirLastBlockUnlessItIsTheModels) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = small_vit(6);

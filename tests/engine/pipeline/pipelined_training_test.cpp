@@ -26,7 +26,7 @@ namespace {
 constexpr int micro_images = 2, micro_steps = 2;
 
 struct Config {
-  const char* model;  // vit resnet
+  const char* model;  // "vit" or "resnet"
   int stages, chunks, micro_batches;
   int replicas = 1;
   bool recompute = false, sync_batchnorm = false, overflow = false;
@@ -63,7 +63,7 @@ std::vector<Slice> parts_of(const Graph& graph, int count) {
   return parts;
 }
 
-// Images [replica's share] of batch `number`.
+// Images [first, first + count) of batch `number`.
 struct Images {
   std::vector<uint8_t> pixels;
   std::vector<Crop> crops;
@@ -215,8 +215,8 @@ bool same(const Outcome& a, const Outcome& b) {
   return true;
 }
 
-// Trained by one process with the whole model or, with replicas, by one such process per replica:
-// gradients are then added in the same order.
+// Trains the whole model in one process or, with replicas, in one process per replica, so that
+// gradients are added in the same order.
 Outcome trained_whole(Communicator& peers, Backend& backend, const Config& c) {
   if (c.replicas == 1) return trained(backend, nullptr, c, nullptr);
   std::vector<int> ranks;
@@ -236,7 +236,7 @@ bool all_in_graphs(const Outcome& outcome, DeviceKind device) {
 }
 
 // Chooses an order of the streams and of the threads, different on each rank; 0: the stand-in's
-// own.
+// default order of the streams.
 void put_in_order([[maybe_unused]] unsigned number, [[maybe_unused]] int rank) {
 #ifdef BAREVISION_SIMT
   simt::stream_seed = number == 0 ? 0 : number + 20 * unsigned(rank);
@@ -272,7 +272,7 @@ bool equal_to_the_whole(Communicator& peers, Backend& backend, DeviceKind device
   return good;
 }
 
-// The usual configurations, and those of `make test-all`.
+// The configurations of `make test` or, if it is running, of `make test-all`.
 std::vector<Config> configs(int processes, DeviceKind device) {
   const int P = processes;
   if (std::getenv("BAREVISION_TEST_ALL")) {
@@ -348,7 +348,7 @@ TEST_P(Pipelined, TrainsAsTheWhole) {
   }
 }
 
-// Twenty orders of the streams, each with three orders of the threads.
+// 60 orders of the streams with one chunk, 20 with two; the three orders of the threads alternate.
 TEST(PipelinedOnSimt, NoOrderChangesABit) {
   if (!is_built(DeviceKind::simt) || !std::getenv("BAREVISION_TEST_ALL"))
     GTEST_SKIP() << "in make test-all, of a build with simt";

@@ -49,7 +49,7 @@ class Simulation {
   }
 
  private:
-  struct Waiting {  // a message whose other side isn't there yet
+  struct Waiting {  // a message whose other side may not have been posted
     const std::vector<Posted>* other;
     size_t index;
     Posted own;
@@ -70,7 +70,7 @@ class Simulation {
     std::vector<Round> rounds;
     size_t next = 0;  // the next task, whose round has been started
     std::array<Channel, 2> channels = {};
-    std::map<std::tuple<bool, int, int>, double> received = {};  // time of arrival, by reader
+    std::map<std::tuple<bool, int, int>, double> received = {};  // time of arrival, by reading task
     double now = 0;
   };
 
@@ -106,7 +106,7 @@ class Simulation {
     }
   }
 
-  // Ends the channel's current exchange if all its messages have met.
+  // Ends the channel's current exchange if both sides of all its messages have been posted.
   bool advance(int s, size_t channel) {
     Channel& own = stage(s).channels[channel];
     if (own.queue.empty()) return false;
@@ -171,7 +171,7 @@ class Simulation {
   std::span<const PartTime> parts_;
   Exchanging how_;
   std::vector<Stage> stages_;
-  std::map<std::tuple<int, int, size_t>, Link> links_;  // nodes stay where they are
+  std::map<std::tuple<int, int, size_t>, Link> links_;  // references to its elements stay valid
   Timeline timeline_;
 };
 

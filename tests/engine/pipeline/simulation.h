@@ -31,8 +31,8 @@ struct Timeline {
 // before it.
 enum class Exchanging : uint8_t { overlapped, synchronous };
 
-// parts: of PipelineShape::parts(). Throws std::logic_error if the stages would deadlock, or if a
-// message meets the wrong receiver.
+// parts: one time per part. Throws std::logic_error if the stages would deadlock, or if a message
+// meets the wrong receiver.
 Timeline simulate(const PipelineShape&, std::span<const PartTime> parts,
                   Exchanging = Exchanging::overlapped);
 

@@ -116,7 +116,7 @@ TEST(PipelineTasks, AnUnevenPartIsWaitedFor) {
   const PipelineShape shape{2, 1, 4};
   const Timeline uneven = simulate(shape, std::vector<PartTime>{{1, 2}, {2, 4}});
   EXPECT_DOUBLE_EQ(uneven.length,
-                   4 * 6 + 3);  // the second stage's work, and the first's around it
+                   4 * 6 + 3);  // the second stage's work, 1 before it and 2 after it
   EXPECT_DOUBLE_EQ(uneven.busy, 4 * 9);
   const auto& first = uneven.stages[0].front();
   EXPECT_EQ(first.task, (Task{true, 0, 0}));
@@ -149,7 +149,7 @@ TEST(PipelineSlots, ThePublishedOnes) {
   };
   using Slots = std::vector<std::vector<int>>;
   EXPECT_EQ(all({4, 1, 8}), (Slots{{4}, {3}, {2}, {1}}));
-  EXPECT_EQ(all({4, 2, 8}), (Slots{{8, 4}, {8, 4}, {7, 3}, {5, 1}}));  // worth 6, 6, 5, 3 stages
+  EXPECT_EQ(all({4, 2, 8}), (Slots{{8, 4}, {8, 4}, {7, 3}, {5, 1}}));  // as 6, 6, 5, 3 whole stages
   EXPECT_EQ(all({4, 3, 8}), (Slots{{8, 7, 4}, {8, 5, 4}, {8, 4, 3}, {8, 4, 1}}));
 }
 

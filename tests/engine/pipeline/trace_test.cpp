@@ -22,7 +22,7 @@ TEST(TraceTest, SpansAreWhatTheStreamDid) {
     usleep(20000);
     inside = seconds_now() - start;
   };
-  // The seconds that a span takes at least and at most.
+  // Lower and upper bound of a span's seconds.
   const auto traced_sleep = [&](const Trace::What& what) {
     const double start = seconds_now();
     traced(&trace, nullptr, what, sleep);
@@ -41,7 +41,7 @@ TEST(TraceTest, SpansAreWhatTheStreamDid) {
   EXPECT_GE(spans[0].end - spans[0].begin, least);
   EXPECT_LE(spans[0].end - spans[0].begin, most);
   EXPECT_GE(spans[1].begin, spans[0].end);
-  EXPECT_EQ(spans[2].work, Work::all_reduce);  // inside of
+  EXPECT_EQ(spans[2].work, Work::all_reduce);  // inside the update
   EXPECT_EQ(spans[3].work, Work::update);
   EXPECT_LE(spans[3].begin, spans[2].begin);
   EXPECT_GE(trace.waited(), least_wait);

@@ -1,4 +1,4 @@
-// Adaptive precision in training: the trainer's two models, and whole runs with switches.
+// Adaptive precision in training: the trainer's two models, and whole runs that switch precision.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// --amp-policy: the three rules as tables, one row per epoch, and wrong options.
+// --amp-policy: the three policies as tables, one row per epoch, and refused options.
 #include "engine/precision/policy.h"
 
 #include <gtest/gtest.h>

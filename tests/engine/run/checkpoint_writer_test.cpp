@@ -89,7 +89,7 @@ TEST_F(SavingBeside, TheBestIsNotReplaced) {
   EXPECT_TRUE(std::filesystem::exists(in("run/step-00000005")));
 }
 
-// A save has the weights as its step left them, even if training has changed them since.
+// A checkpoint has the weights after its step, even if training has changed them since.
 TEST_F(SavingBeside, WhatIsWrittenLateIsWhatTheStepLeft) {
   Strings saved;
   const auto weights = [this](int step) {

@@ -74,7 +74,7 @@ TEST(ResolveKernels, HopperOnTheStandInAsAnSm90) {
   EXPECT_EQ(device.notes, Strings{});
 }
 
-// Takes forward products of whole packs.
+// Claims the forward products of linear layers whose output features fill whole packs.
 class SomeOfHopper final : public KernelRows<SomeOfHopper> {
  public:
   template <class Op>

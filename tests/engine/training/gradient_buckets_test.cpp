@@ -47,8 +47,8 @@ TEST_P(GradientBuckets, CoverArenaAndTailInOrderAndKeepTheMaximum) {
   }
 }
 
-// A bucket is no longer than necessary: it ends with a node, or lies within a node that is too
-// large, and the next node would have exceeded the maximum.
+// A bucket is no shorter than necessary: it ends with a node, and the next node would exceed the
+// maximum, or it ends within a node that is larger than the maximum.
 TEST_P(GradientBuckets, CloseWhereANodeEndsAndNotBeforeTheyMust) {
   for (const Graph& graph : graphs()) {
     std::vector<size_t> ends = {0};  // the ends of the nodes' parameters, then of the tail

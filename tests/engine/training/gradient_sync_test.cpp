@@ -1,5 +1,5 @@
-// Two processes train on several channels to the same bits as on one, for any order of the streams,
-// and with parts of the state in each.
+// Two processes train on several channels to the same bits as on one channel, for any order of the
+// streams, also if each keeps only a part of the state (--zero 1).
 #include "engine/training/gradient_sync.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ Weights trained(Backend& backend, Communicator& peers, const Graph& graph,
   return weights;
 }
 
-// Each process names the parameter whose gradient is not finite in the last of them.
+// Whether each process names the parameter whose gradient is not finite in the last process.
 bool all_name_it(Backend& backend, Communicator& peers, const Graph& graph,
                  const SyncOptions& sync) {
   Trainer trainer(backend, &peers, graph, options_with(sync));
@@ -85,7 +85,7 @@ bool same_bits(const Weights& a, const Weights& b) {
   });
 }
 
-// In 16 bits for --zero 1 alone: with the others only gradients travel, which are fp32.
+// A 16-bit model matters with --zero 1 alone: otherwise only gradients are sent, which are fp32.
 int channels_change_no_bit(Communicator& peers, Backend& backend, DType dtype) {
   const Graph graph =
       build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = small_classes},
@@ -147,7 +147,7 @@ TEST(KeptSegments, DivideTheArena) {
     }
 }
 
-// In a pipeline of two stages, two chunks each, a norm block of the model is one process's.
+// In a pipeline of two stages with two chunks each, every norm block belongs to one process.
 TEST(KeptSegments, DivideAPipelinesNormBlocks) {
   Graph graph = build_vit({.embed_dim = 64, .depth = 4, .heads = 2}, {.classes = small_classes},
                           square_input(small_batch, small_size, small_patch), DType::fp32);
@@ -176,7 +176,7 @@ std::string without_number(const std::string& name) {
   return kind;
 }
 
-// Their places are those that counting gives, and a ViT's are its norms, tokens and positions.
+// Offsets and counts equal those of a plain count; a ViT's ranges are its norms, tokens, positions.
 TEST(Fp32Ranges, HaveWhatKernelsReadInFp32) {
   Graph vit = build_vit({.embed_dim = 72, .depth = 3, .heads = 2, .distilled = true},
                         {.classes = small_classes},

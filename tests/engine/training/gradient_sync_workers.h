@@ -8,7 +8,7 @@ namespace bv::test {
 // Trains on one to four channels in 20 orders of the streams; all must give equal bits.
 int channels_change_no_bit(Communicator&, Backend&, DeviceKind);
 
-// Sums in each dtype by OrderedSum, to the bits of SumParts and with the bytes that it promises.
+// OrderedSum in each dtype has the bits of SumParts and sends as many bytes as it documents.
 int ordered_sum_has_one_order(Communicator&, Backend&, DeviceKind);
 
 }  // namespace bv::test

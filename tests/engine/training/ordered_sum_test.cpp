@@ -16,7 +16,7 @@
 namespace bv::test {
 namespace {
 
-// Counts what this rank sends.
+// Counts the bytes that this rank sends.
 class Counting final : public Communicator {
  public:
   explicit Counting(Communicator& to) : Communicator(to.rank(), to.size()), to_(to) {}
@@ -71,7 +71,7 @@ bool sums(Communicator& peers, Backend& backend, DType dtype, size_t count) {
   backend.synchronize(nullptr);
   for (size_t i = 0; i < count; ++i)
     if (data[i] != rounded(tree(0, peers.size(), i, dtype), dtype)) return false;
-  // Each rank sends all but its own share, and its share to each other one.
+  // Each rank sends all but its own share, then its share to every other rank.
   const auto ranks = static_cast<size_t>(peers.size());
   const size_t shares = 64 * ranks;
   return count % shares != 0 || counting.sent == 2 * (count - count / ranks) * size_of(dtype);

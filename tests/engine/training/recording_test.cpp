@@ -76,7 +76,7 @@ TEST(Recording, ShapesSayWhatModelsRun) {
   EXPECT_EQ(find("BatchNormEvaluate +residual relu", "rows512 C256"), 0);
 }
 
-// 2 (weights' elements) per token and product, and 4 N C per query for attention's two products; in
+// 2 flops per token and element of a weight, and 4 N C per query for attention's two products; in
 // the last block only the class token is a query, and only it enters the MLP.
 TEST(Recording, FlopsOfViTTinyAreThoseOfItsProducts) {
   constexpr double N = 197, C = 192, block = 12 * C * C, last = 3 * C * C;

@@ -107,7 +107,7 @@ TEST(Schedule, WhatContradictsItself) {
           "--schedule multistep needs --decay-milestones: A,B,.. in epochs");
   for (const char* milestones : {"[3, 2]", "[2, 5, 5]"})
     refused(R"({"schedule": "multistep", "decay_milestones": )" + std::string(milestones) + "}",
-            "--decay-milestones must rise: each later than the previous one");
+            "--decay-milestones must increase: each later than the previous one");
   refused(R"({"lr": 1e-4, "min_lr": 2e-4})", "--min-lr 0.0002 is above --lr 0.0001");
   refused(R"({"epochs": 10, "lr_after": "10:1e-6"})",
           "--lr-after 10:1e-6 never begins: the run ends after 10 epochs (--epochs)");
@@ -128,7 +128,7 @@ TEST(Schedule, ARecipesOptionsGoWithItsSchedule) {
   EXPECT_EQ(o.decay_rate, .2);
 }
 
-// So do those of a config file if the command line chooses another schedule, rate or length.
+// So are those of a config file if the command line chooses another schedule, rate or length.
 TEST(Schedule, AFilesOptionsGiveWayToTheCommandLine) {
   const auto changed = [](const std::string& file, const std::string& line) {
     Options o = options(file, Source::config);
@@ -171,7 +171,7 @@ Options cosine(double epochs, double warmup_epochs) {
 TEST(ScheduleNotes, AWarmUpLongerThanTheRun) {
   const Checkpoint resumed{.options = {{"seed", {"0"}}}};
   EXPECT_EQ(schedule_notes(cosine(5, 4), 10, resumed), Lines{});
-  EXPECT_EQ(schedule_notes(cosine(5, 20), 10, {}), Lines{});  // the recipe check says it
+  EXPECT_EQ(schedule_notes(cosine(5, 20), 10, {}), Lines{});  // the recipe check reports it
   EXPECT_EQ(schedule_notes(cosine(5, 20), 10, resumed),
             Lines{"warning: the warm-up lasts longer than the run: lr reaches 0.00025, not 0.001 "
                   "(--warmup-epochs, --epochs)"});

@@ -110,7 +110,7 @@ TEST(Trainer, TrainsOnAugmentedImagesAndEvaluatesPlainOnes) {
                                              {},
                                              {ImageOpKind::hue, {}, {30}},
                                              {}};
-  // The same images, framed by hand.
+  // The same images, augmented beforehand.
   SmallBatch made = given;
   const auto backend = make_cpu_backend(2, false);
   std::vector<uint8_t> images = given.images;
@@ -187,7 +187,7 @@ struct Pairs {
             .position = 0,
             .wait_seconds = 0};
   }
-  // Pairs in a batch whose images are cropped already.
+  // The same labels with these pictures, which are cropped already.
   Pairs with(const std::vector<uint8_t>& pictures) const {
     Pairs other = *this;
     other.images = pictures;
@@ -295,7 +295,7 @@ TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
     EXPECT_EQ(tensor.data, want.at(name).data) << name;
 }
 
-// An incomplete last group weights its images like a full group.
+// An update of fewer micro-steps than accumulate weights its images like a full one.
 TEST(Trainer, IncompleteGroupIsWeightedByItsTrueCount) {
   Rig full(options(OptimizerKind::sgd, 1)), part(options(OptimizerKind::sgd, 4));
   const UpdateResult a = full.update({1}, .1), b = part.update({1}, .1);

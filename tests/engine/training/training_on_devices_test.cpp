@@ -56,8 +56,8 @@ struct Case {
   bool mixing = false, distilled = false;
 };
 
-// Trains as the loop does: a step's result is read while the next one is in flight,
-// and a batch's memory is reused as soon as it may be.
+// Trains as the training loop does: a step's result is read while the next step is in flight, and
+// a batch's memory is reused as soon as that is allowed.
 class Rig {
  public:
   explicit Rig(const Case& c)
@@ -310,7 +310,7 @@ TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
     trainer.step().start_update(1e-3, batch);
     if (step > 0) trainer.step().finish_update();
   }
-  // One for each of the first two batches and the first two updates.
+  // One synchronization for each of the first two batches and of the first two updates.
   EXPECT_EQ(simt::host_synchronizations() - before, 4u);
   EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.step().finish_update();

@@ -1,4 +1,4 @@
-// Files as torch.save writes them, by hand: a zip archive of a pickle and of tensors' numbers.
+// Builds files as torch.save writes them: a zip archive of a pickle and the tensors' data.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -17,12 +17,12 @@ inline std::string little_endian(uint64_t number, int bytes) {
   return text;
 }
 
-// A zip archive whose members are stored.
+// A zip archive whose members are stored, not compressed.
 struct TorchArchive {
   std::vector<std::pair<std::string, std::string>> members;
-  bool zip64 = false;  // the end record has its numbers elsewhere, as in files above 4 GiB
+  bool zip64 = false;  // the end record refers to a zip64 record, as in files above 4 GiB
   int method = 0, flags = 0x808;
-  uint64_t shift = 0;  // added to the place of the last member
+  uint64_t shift = 0;  // added to the last member's offset in the directory
 
   std::string bytes() const {
     std::string file, directory;
@@ -103,7 +103,7 @@ inline std::string torch_file(const std::string& pickle, const std::vector<std::
   return archive.bytes();
 }
 
-// As PyTorch wrote before 1.6; a storage is its number of elements and its bytes.
+// As PyTorch wrote before 1.6; each of `storages` is its number of elements and its bytes.
 inline std::string old_torch_file(const std::string& pickle, const std::vector<std::string>& keys,
                                   const std::vector<std::string>& storages) {
   std::string file =

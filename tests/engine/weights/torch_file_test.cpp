@@ -1,5 +1,5 @@
-// Weights in torch.save's files, and files that would run something in Python or lead a reader out
-// of them.
+// Weights in torch.save's files, and malicious files: they would run code in Python, or make a
+// reader read outside of them.
 #include "engine/files/torch/torch_file.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using Shape = std::vector<int64_t>;
 TensorFile parsed(const std::string& file) {
   return parse_torch_file(std::as_bytes(std::span(file)), "w.pth");
 }
-// The line about a file, without its path.
+// The error message for a file, without its path.
 std::string line(const std::string& file) {
   const std::string message = error_of([&] { parsed(file); });
   EXPECT_EQ(message.find('\n'), message.npos) << message;
@@ -104,7 +104,7 @@ TEST(TorchFile, IsToldFromSafetensorsByItsFirstBytes) {
   }
 }
 
-// Python would call these at once; here a name, an instruction or a key ends the reading.
+// Python would call these at once; here reading stops at a refused name, instruction or key.
 TEST(TorchFile, RunsNothing) {
   const TemporaryFolder folder;
   const std::string mark = folder / "it-ran", command = pickled("touch " + mark),
@@ -117,12 +117,12 @@ TEST(TorchFile, RunsNothing) {
   };
   EXPECT_EQ(said("\x80\4" + unicode("builtins") + unicode("eval") + "\x93" + command + "\x85R."),
             "at byte 18: the name builtins.eval" + end);
-  // __setstate__ of what was made, and of a class
+  // __setstate__ of an object, and of a class
   EXPECT_EQ(said("\x80\2" + matrix.value() + "}b."), "at byte 150: a state for a tensor" + end);
   EXPECT_EQ(said("\x80\2ctorch\nFloatStorage\n}b."), "at byte 23: a state for a name" + end);
   EXPECT_EQ(said("\x80\2ccollections\nOrderedDict\n)\x81}b."),
             "at byte 28: instruction 0x81" + end);
-  // A file elsewhere in place of a storage
+  // A path to another file in place of a storage's key
   TorchTensor outside = matrix;
   for (const char* key : {"../../etc/passwd", "/etc/passwd", "", "0x1", "-1"}) {
     outside.key = key;
@@ -130,11 +130,11 @@ TEST(TorchFile, RunsNothing) {
         is_line(said(state_dict({outside})), ": a storage of the name '"s + key + "'" + end));
   }
   EXPECT_EQ(said("\x80\2" + pickled("/etc/passwd") + "Q."),
-            "at byte 18: other arguments than torch.save's" + end);
+            "at byte 18: arguments that torch.save never writes" + end);
   EXPECT_EQ(said("\x80\2(" + pickled("module") + "ctorch\nFloatStorage\n" + pickled("0") +
                  pickled("cpu") + pickled(int64_t{6}) + "tQ."),
-            "at byte 54: an object that is stored elsewhere and is no tensor's storage" + end);
-  // Hooks, known names called otherwise, other classes of torch
+            "at byte 54: a persistent id that is not a tensor's storage" + end);
+  // Hooks, known names called with other arguments, other names of torch
   const std::string hook = ordered_dict + pickled("x") + "Ns";
   std::string hooked = matrix.value();
   hooked.replace(hooked.rfind(ordered_dict), ordered_dict.size(), hook);
@@ -143,7 +143,7 @@ TEST(TorchFile, RunsNothing) {
       is_line(said("\x80\2ctorch\nFloatStorage\n)R."), "a call of torch.FloatStorage" + end));
   EXPECT_TRUE(is_line(said("\x80\2ctorch\nload\n)R."), "the name torch.load" + end));
   EXPECT_TRUE(is_line(said("\x80\2ccollections\nOrderedDict\n" + command + "\x85R."),
-                      "other arguments than torch.save's" + end));
+                      "arguments that torch.save never writes" + end));
   EXPECT_FALSE(std::filesystem::exists(mark));
 }
 
@@ -156,14 +156,14 @@ TEST(TorchFile, TensorsStayInTheirStorage) {
   using T = TorchTensor&;
   const std::string beyond = "tensor 'a' reaches beyond its storage of 6 elements";
   EXPECT_EQ(said([](T t) { t.offset = 1; }), beyond);
-  EXPECT_EQ(said([](T t) { t.offset = -1; }), "tensor 'a' has a size that is none");
+  EXPECT_EQ(said([](T t) { t.offset = -1; }), "tensor 'a' has an invalid size");
   EXPECT_EQ(said([](T t) { t.strides = {4, 1}; }), beyond);
-  EXPECT_EQ(said([](T t) { t.strides = {-3, 1}; }), "tensor 'a' has a size that is none");
+  EXPECT_EQ(said([](T t) { t.strides = {-3, 1}; }), "tensor 'a' has an invalid size");
   EXPECT_EQ(said([](T t) { t.sizes = {3, 3}; }), beyond);
   const int64_t large = INT32_MAX;
   EXPECT_EQ(said([&](T t) { t.sizes = t.strides = {large, large, large}; }), beyond);
   EXPECT_EQ(said([&](T t) { t.sizes = {1, 1, large}, t.strides = {0, 0, large}; }), beyond);
-  // One element, named a billion times
+  // One element, repeated a billion times by a stride of 0
   EXPECT_EQ(said([](T t) { t.sizes = {1 << 30}, t.strides = {0}; }),
             "tensor 'a' has 1073741824 elements, its storage 6");
   EXPECT_EQ(said([](T t) { t.sizes = {2}; }), "tensor 'a' has 1 dimension and 2 strides");
@@ -171,9 +171,9 @@ TEST(TorchFile, TensorsStayInTheirStorage) {
             "tensor 'a' has 17 dimensions and 17 strides");
   EXPECT_EQ(said([](T t) { t.elements = 7; }),
             "tensor 'a' needs 7 elements of 4 bytes in storage 0, which has 24 bytes");
-  EXPECT_EQ(said([](T t) { t.elements = -1; }), "tensor 'a' has a size that is none");
+  EXPECT_EQ(said([](T t) { t.elements = -1; }), "tensor 'a' has an invalid size");
   EXPECT_EQ(said([](T t) { t.key = "7"; }), "tensor 'a' needs storage 7, which the file lacks");
-  EXPECT_EQ(line(torch_file(state_dict({matrix, matrix}), {six})), "tensor 'a' is there twice");
+  EXPECT_EQ(line(torch_file(state_dict({matrix, matrix}), {six})), "tensor 'a' occurs twice");
   std::vector<TorchTensor> many(30, matrix);
   for (size_t i = 0; i < many.size(); ++i) many[i].name += std::to_string(i);
   EXPECT_EQ(line(torch_file(state_dict(many), {six})),
@@ -189,7 +189,7 @@ TEST(TorchFile, WhatIsNoStateDict) {
   EXPECT_EQ(line(torch_file("\x80\2}.", {})), none);
   EXPECT_EQ(line(torch_file("\x80\2" + matrix.value() + ".", {six})), none);
   EXPECT_EQ(line(torch_file("\x80\2}K\1" + matrix.value() + "s.", {six})),
-            "a tensor whose name is no text");
+            "a tensor whose name is not text");
   EXPECT_EQ(line(TorchArchive{.members = {{"w/model.json", "{}"}}}.bytes()),
             "a zip archive without a data.pkl, not one of torch.save's");
   EXPECT_EQ(line(TorchArchive{.members = {{"w/data.pkl", state_dict({matrix})},
@@ -199,7 +199,7 @@ TEST(TorchFile, WhatIsNoStateDict) {
             "its numbers are big-endian; save it again on another machine");
 }
 
-// Two tensors in files of PyTorch before 1.6, whose keys are addresses.
+// Two tensors in files of PyTorch before 1.6, whose storage keys are addresses.
 class OldTorchFile : public testing::Test {
  protected:
   OldTorchFile() {
@@ -259,7 +259,7 @@ TEST_F(OldTorchFile, MustBeWholeAndRunsNothing) {
 
 class ZipArchives : public testing::Test {
  protected:
-  // The line about an archive with a change.
+  // The error message for an archive with a change.
   static std::string said(auto change) {
     TorchArchive archive{.members = {{"w/data.pkl", state_dict({matrix})}, {"w/data/0", six}}};
     change(archive);
@@ -280,7 +280,8 @@ TEST_F(ZipArchives, OfEverySizeAreRead) {
 }
 
 TEST_F(ZipArchives, MustBeWhole) {
-  const std::string again = "; get the file again", not_whole = "not a whole zip archive: ";
+  const std::string again = "; get the file again",
+                    not_whole = "a damaged or incomplete zip archive: ";
   const std::string whole = torch_file(state_dict({matrix}), {six});
   for (size_t size = 4; size < whole.size(); ++size) {
     const std::string message = line(whole.substr(0, size));
@@ -294,7 +295,7 @@ TEST_F(ZipArchives, MustBeWhole) {
   EXPECT_EQ(said([](A a) { a.shift = 1 << 30; }),
             not_whole + "the member 'w/data/0' begins beyond the directory" + again);
   EXPECT_EQ(said([](A a) { a.members.push_back(a.members[1]); }),
-            not_whole + "the member 'w/data/0' is there twice" + again);
+            not_whole + "the member 'w/data/0' occurs twice" + again);
   const std::string packed =
       "a zip archive in which the member 'w/data.pkl' is compressed or encrypted; torch.save only "
       "stores";
@@ -311,7 +312,7 @@ TEST_F(ZipArchives, LeadNowhereElse) {
   }
 }
 
-// Every other byte is read or refused, but breaks nothing.
+// An archive with a changed byte is read or refused, without a crash.
 TEST_F(ZipArchives, OtherBytes) {
   const std::string whole = torch_file(state_dict({matrix}), {six});
   size_t refused = 0;
