@@ -13,7 +13,7 @@ namespace bv {
 // Why a rank may answer its peers later than usual.
 enum class Busy : uint32_t { no, starting, saving };
 
-// Over all ranks at once, or inside each node, between the nodes, inside again.
+// flat: over all ranks at once. two_level: inside each node, between the nodes, then inside again.
 enum class AllReduce : uint8_t { flat, two_level };
 
 // One message between two ranks of a communicator.
@@ -41,11 +41,11 @@ class Communicator {
   // are undefined afterwards.
   virtual void reduce_scatter(float* data, size_t count, Stream) = 0;
   // Runs all transfers concurrently: none waits for another of the same call. Between two ranks,
-  // the n-th send goes to the n-th receive. Ranks with nothing to send or receive need not call it.
+  // the n-th send matches the n-th receive. Ranks with nothing to send or receive need not call it.
   virtual void exchange(std::span<const Transfer>, Stream) = 0;
-  // A communicator for some of these ranks, with its own order of calls. Every rank calls this with
-  // the group that it will be in; the groups together have all ranks. Ranks are numbered in the
-  // order of the list. It must not outlive this communicator.
+  // Collective: every rank passes the list of its own group's ranks, and each rank is in one group.
+  // The group numbers its ranks in the order of the list; only they must agree on the order of its
+  // calls. It must not outlive this communicator.
   virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) = 0;
   virtual void barrier() = 0;  // host barrier
   // Sums one host value per rank.
@@ -53,8 +53,8 @@ class Communicator {
     all_reduce(&x, 1, nullptr);
     return x;
   }
-  // True: all calls, also of its groups, run in call order on any streams. False: calls on
-  // different streams run concurrently.
+  // True: all calls, also those of its groups, run in call order, whatever their streams. False:
+  // calls of different groups may run concurrently on different streams.
   virtual bool in_call_order() const { return false; }
   // While busy, this process may keep its peers waiting for ten times their timeout.
   virtual void busy(Busy) = 0;
@@ -62,7 +62,7 @@ class Communicator {
   virtual std::string note() const { return ""; }
   // The failure the communicator has detected, or empty. Thread-safe.
   virtual std::string failure() const { return ""; }
-  // Tells peers that can't see this process why it is about to end the run.
+  // Sends peers on other machines the reason why this process is about to end the run.
   virtual void end_run(const std::string& /*why*/) {}
 
  private:

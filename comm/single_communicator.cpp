@@ -25,7 +25,7 @@ class SingleCommunicator final : public Communicator {
     for (const Transfer& t : transfers) (t.send ? sends : receives).push_back(t);
     const auto same = [](const Transfer& a, const Transfer& b) { return a.bytes == b.bytes; };
     if (!std::equal(sends.begin(), sends.end(), receives.begin(), receives.end(), same))
-      throw std::invalid_argument("exchange: this rank is alone, and sends other than it receives");
+      throw std::invalid_argument("exchange: the only rank's sends don't match its receives");
     run_on(stream, [sends, receives] {
       for (size_t i = 0; i < sends.size(); ++i)
         if (sends[i].bytes > 0) std::memmove(receives[i].data, sends[i].data, sends[i].bytes);

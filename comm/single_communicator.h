@@ -1,4 +1,4 @@
-// A rank that is alone.
+// The communicator of a run with a single rank.
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace bv {
 
-// On host memory.
+// Works on host memory.
 std::unique_ptr<Communicator> make_single_communicator();
 
 }  // namespace bv

@@ -67,7 +67,7 @@ class StagedCommunicator final : public Communicator {
       done += n;
     }
   }
-  // Stages whole messages, so that they match however the ranks divide them among exchanges.
+  // Stages whole messages: two peers may divide their messages into exchanges differently.
   void exchange(std::span<const Transfer> transfers, Stream stream) override {
     require_peers(transfers, size());
     const Turn turn(*this, stream);
@@ -95,8 +95,8 @@ class StagedCommunicator final : public Communicator {
   void end_run(const std::string& why) override { host_comm_->end_run(why); }
 
  private:
-  // A collective's turn on the one stream of all staged communicators: after earlier work of the
-  // stream that it was called on, and before later work there.
+  // Orders a collective on the stream that all staged communicators share: after the earlier work
+  // of the stream it was called on, and before that stream's later work.
   class Turn {
    public:
     Turn(StagedCommunicator& of, Stream asked) : of_(of), asked_(asked) {
@@ -124,7 +124,7 @@ class StagedCommunicator final : public Communicator {
   void sum(T* data, size_t count) {
     staged(data, count, [this](T* part, size_t n) { host_comm_->all_reduce(part, n, nullptr); });
   }
-  // Piece by piece: to the host, `collective` on the host, and back.
+  // Copies a piece to the host, runs `collective` there and copies the piece back, for each piece.
   template <class T, class Collective>
   void staged(T* data, size_t count, Collective collective) {
     T* const part = reinterpret_cast<T*>(staging_);
@@ -141,7 +141,7 @@ class StagedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> host_comm_;
   Stream stream_;
   Event forked_, joined_;
-  std::vector<void*> host_memory_;  // kept: copies that are queued use it
+  std::vector<void*> host_memory_;  // freed last: queued copies may use it
   std::byte* staging_;
   std::byte* messages_ = nullptr;
   size_t message_bytes_ = 0;

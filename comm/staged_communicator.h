@@ -1,7 +1,7 @@
-// Collectives for ranks that share a GPU, which NCCL refuses: through host memory. Slow; for trying
-// a run of several processes on one GPU. A device may call its host for one stream at a time, so a
-// staged communicator and its groups run their collectives one after another, in the order of the
-// calls, whatever their streams.
+// Collectives through host memory, for ranks that share a GPU, which NCCL refuses. Slow; meant for
+// trying a run of several processes on one GPU. A device may run host functions of only one stream
+// at a time, so a staged communicator and its groups run their collectives one after another, in
+// call order, whatever their streams.
 #pragma once
 #include <memory>
 
@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// host_comm works on host memory, for the same ranks.
+// host_comm: a communicator of the same ranks on host memory.
 std::unique_ptr<Communicator> make_staged_communicator(Backend&,
                                                        std::unique_ptr<Communicator> host_comm);
 

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t small_count = 1 << 10;  // elements, up to which three collectives cost more
+constexpr size_t small_count = 1 << 10;  // elements; up to here two all-reduces are faster
 
 std::vector<int> all_of(const Communicator& c) {
   std::vector<int> ranks(size_t(c.size()));
@@ -68,7 +68,7 @@ class TwoLevelCommunicator final : public Communicator {
   void end_run(const std::string& why) override { whole_->end_run(why); }
 
  private:
-  // Every rank of a node does the same.
+  // Without scattering: every rank reduces all of the data, in its node and then between nodes.
   template <class T>
   void at_once(T* data, size_t count, Stream stream) {
     if (local_) local_->all_reduce(data, count, stream);

@@ -1,6 +1,6 @@
-// The 2-D all-reduce: a reduce-scatter among the L ranks of a node, an all-reduce of each rank's
-// 1/L between the N nodes, by all L ranks at once, and an all-gather inside (comm/README.md
-// compares it). It adds in another order than a flat all-reduce; all ranks end with the same bits.
+// The 2-D all-reduce: a reduce-scatter among the L ranks of a node, L concurrent all-reduces of 1/L
+// of the data between the N nodes, and an all-gather inside the node (comm/README.md compares it).
+// It adds in another order than a flat all-reduce; all ranks end with the same bits.
 #pragma once
 #include <memory>
 
@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// whole: all ranks, for all other collectives. local: the ranks of this node; null: there is one.
-// across: those with the same place on each node.
+// whole: all ranks; runs all other collectives. local: the ranks of this node; null if it has only
+// one. across: the ranks that have this rank's place on their nodes.
 std::unique_ptr<Communicator> make_two_level_communicator(std::unique_ptr<Communicator> whole,
                                                           std::unique_ptr<Communicator> local,
                                                           std::unique_ptr<Communicator> across);

@@ -9,8 +9,8 @@
 namespace bv {
 namespace {
 
-// On a chip newer than this program, a GPU's driver compiles each kernel at its first use, and NCCL
-// is slow to start on many machines. On the stand-in only if a test asks for it.
+// On a GPU newer than this program, the driver compiles each kernel at its first use, and NCCL is
+// slow to start on many machines. The stand-in starts slowly only if a test asks for it.
 bool starts_slowly(DeviceKind kind) {
   return kind == DeviceKind::cuda || std::getenv("SIMT_STARTS_SLOWLY");
 }

@@ -8,7 +8,7 @@
 namespace bv {
 namespace {
 
-constexpr double patience = 0.5;   // seconds for one look
+constexpr double patience = 0.5;   // seconds that a look may take
 constexpr size_t max_guests = 64;  // the others wait in the backlog
 constexpr int tick_ms = 20;
 
@@ -57,11 +57,11 @@ void FrontDoor::answer_to(PendingPeer& guest) {
     return;
   }
   Answer to_guest{.verdict = why_closed_.empty() ? Verdict::training : Verdict::too_late};
-  const std::string why = node_of(handshake) + " has come after the start" + why_closed_;
+  const std::string why = node_of(handshake) + " connected after the start" + why_closed_;
   why.copy(to_guest.reason.data(), to_guest.reason.size() - 1);
   answer(guest.socket(), to_guest);
   if (!why_closed_.empty() || !waiting_.insert(handshake.node).second) return;
-  print_error_line(why + "; it takes part after the next restart");
+  print_error_line(why + "; it joins at the next restart");
 }
 
 }  // namespace bv

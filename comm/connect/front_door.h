@@ -1,4 +1,4 @@
-// While the processes train, node 0's launcher answers those that come too late for the start.
+// While the processes train, node 0's launcher answers launchers that connect after the start.
 #pragma once
 #include <memory>
 #include <set>
@@ -13,9 +13,9 @@ namespace bv {
 
 class FrontDoor {
  public:
-  // why_closed: why nobody may wait for a restart; empty if they may.
+  // why_closed: why a late launcher can't take part after a restart; empty if it can.
   FrontDoor(const World&, std::string why_closed);
-  // Answers those that have come. Takes half a second at most; heeds no signal.
+  // Answers the launchers that have connected. Takes half a second at most; ignores signals.
   void look();
   const std::set<int>& waiting() const { return waiting_; }
 

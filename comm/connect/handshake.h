@@ -1,7 +1,7 @@
 // The first messages between two processes of a run: a Handshake from the connecting process, rank
-// 0's Challenge, then the connecting process's Proof. Each begins with bytes that no other protocol
-// sends. With BAREVISION_SECRET in the environment, each side proves that it knows the secret by an
-// HMAC over both sides' random numbers. Later bytes are neither encrypted nor signed.
+// 0's Challenge, then the connecting process's Proof. The first two begin with bytes that no other
+// protocol sends. With BAREVISION_SECRET in the environment, each side proves that it knows the
+// secret by an HMAC over both sides' random numbers. Later bytes are neither encrypted nor signed.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace bv {
 using Nonce = std::array<std::byte, 16>;
 using Digest = std::array<std::byte, 32>;
 
-// Head of both messages. Integers are little-endian, as on every machine this program runs on.
+// Head of Handshake and Challenge. Integers are little-endian, as on all supported machines.
 struct Preamble {
   static constexpr std::array<char, 8> our_magic{'b', 'a', 'r', 'e', 'v', 'i', 's', '\n'};
   static constexpr uint32_t our_version = 5;
@@ -25,7 +25,7 @@ struct Preamble {
   bool is_ours() const { return magic == our_magic; }
 };
 
-// The same on all nodes; as in World.
+// Must be the same on all nodes; fields as in World.
 struct Shape {
   int32_t nodes = 0, least_nodes = 0, local_size = 0, max_restarts = 0;
   bool operator==(const Shape&) const = default;

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-// Claims the right to print in the shared memory, if that exists and can be reached.
+// Whether to print `line`: this rank is the first to fail, or can't reach the shared memory.
 bool is_first_error(const World& world, const std::string& line, int exit_code) {
   if (world.shared_fd < 0) return true;
   try {

@@ -9,14 +9,14 @@
 
 namespace bv {
 
-// Connects over shared memory, from our launcher or rank 0; on several machines over TCP through
-// rank 0, for few and small messages (a HostsCommunicator). Fills World::seats. Throws UserError if
-// a peer doesn't come within `timeout` seconds. If one later dies, or is stuck for `timeout`,
-// prints the reason to stderr and calls _exit(1). The main thread calls this and destroys the
-// result.
+// Connects over shared memory, which our launcher or rank 0 has created; on several machines over
+// TCP through rank 0, for few and small messages (a HostsCommunicator). Fills World::seats. Throws
+// UserError if a peer doesn't connect within `timeout` seconds. If a peer later dies, or is stuck
+// for `timeout`, prints the reason to stderr and ends the process. The main thread must call this
+// and destroy the result.
 std::unique_ptr<Communicator> connect_hosts(World&, size_t bucket_bytes, double timeout);
 
-// Ends the process with `exit_code`. Of connected ranks, only the first to fail prints its line.
+// Ends the process with `exit_code`. Among connected ranks, only the first to fail prints its line.
 [[noreturn]] void fail_worker(const World&, const std::string& line, int exit_code);
 
 }  // namespace bv

@@ -16,8 +16,8 @@
 namespace bv {
 namespace {
 
-// Times --timeout. Long: a launcher may have to be started again. Short: the others' processes may
-// have to find out first that this one's are missing. The last call is torchrun's, 30 s.
+// Multiples of --timeout (60 s by default). long_wait: a launcher may have to be started again.
+// short_wait: the other nodes' processes may first have to time out. last_call: torchrun's 30 s.
 constexpr double long_wait = 10, short_wait = 3, last_call = 0.5;
 constexpr int32_t continues = -1;
 
@@ -63,8 +63,8 @@ Restart restart_of(const Report& report, const Restart& own) {
           .unlogged = own.unlogged};
 }
 
-// A launcher that was started again knows no end, and one on another node than the rank that died
-// knows it from its own ranks.
+// A final failure wins; otherwise the highest restart number. Among equal numbers, a report by the
+// dead rank's node is preferred, then any with a cause: a launcher that was started again has none.
 Report chosen(const std::vector<Report>& all) {
   const auto knows = [](const Report& r) {
     return std::pair(r.number, r.cause[0] == 0 ? 0 : r.seen ? 2 : 1);
@@ -82,19 +82,19 @@ Report chosen(const std::vector<Report>& all) {
   return best;
 }
 
-// A launcher has ended while they met: it may be started again.
+// A launcher has ended during the meeting; it may be started again.
 struct LauncherEnded : RunError {
   explicit LauncherEnded(int node)
-      : RunError("the launcher of node " + std::to_string(node) + " ended while they met") {}
+      : RunError("the launcher of node " + std::to_string(node) + " ended during the rendezvous") {}
 };
 
-// Those that have met end the run well, but one of them wants a restart, for which they are too
-// few.
+// Launchers have met to end the run well, but one of them needs a restart, and fewer than the least
+// number of nodes have connected.
 struct TooFew : LauncherEnded {
   using LauncherEnded::LauncherEnded;
 };
 
-// The other launcher's next message. Throws LauncherEnded, also if it is late.
+// The other launcher's next message. Throws LauncherEnded, also if the message is late.
 Report receive(const Socket& from, double timeout, int node) {
   Incoming<Report> message;
   const auto end = after(timeout);
@@ -144,7 +144,7 @@ void say_missing(const World& world, const std::vector<int>& members) {
 
 }  // namespace
 
-// At the end, those are enough that have trained or wait to.
+// At a run's end, only the nodes that trained or wait to join are expected.
 Quorum Launchers::quorum_of(const World& world, bool starts) const {
   Quorum quorum{.least = starts ? world.least_nodes : 1, .last_call = timeout_ * last_call};
   std::set<int> expected = waiting_;
@@ -204,7 +204,7 @@ Agreement Launchers::meet(const Launch& launch, const Restart& own) {
     } catch (const LauncherEnded&) {
       if (MeetingClock::now() >= end) throw;
     } catch (const RunIsTraining& e) {
-      // Said once it is sure that node 0 doesn't just learn of an end that this one knows.
+      // Not printed at once: node 0 may be about to learn of an end that this launcher has seen.
       constexpr int pause_ms = 500, said_after = 4;
       if (++waits == said_after) print_error_line(e.what());
       for (int ms = 0; ms < pause_ms; ms += 10) pause_a_little();
@@ -214,7 +214,7 @@ Agreement Launchers::meet(const Launch& launch, const Restart& own) {
                  missing = dynamic_cast<const RanksMissing*>(&e) != nullptr;
       if (ended && MeetingClock::now() < end) continue;
       if (again || (launch.begun && missing))
-        throw RunError(e.what());  // a node that is lost is nobody's mistake
+        throw RunError(e.what());  // a lost node is not a user error
       throw;
     }
 }

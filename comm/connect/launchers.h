@@ -1,5 +1,5 @@
 // The launchers of a run on several machines meet before each start, so that no process starts
-// while one of the attempt before still runs, and agree on the restart and on the nodes that take
+// while one of the previous attempt still runs, and agree on the restart and on the nodes that take
 // part in it.
 #pragma once
 #include <memory>
@@ -14,13 +14,13 @@ namespace bv {
 
 class Launchers : public OtherLaunchers {
  public:
-  // Returns what node 0 has chosen from all: an end for good if one has failed so or all have ended
-  // well, else the restart with the highest number, and the end that was seen at first hand. If too
-  // few launchers come within three times the timeout, throws UserError at a run's first start; at
-  // a later one RunError, after ten times the timeout, in which they may be started again; after an
-  // end that has failed, three times.
+  // Returns node 0's choice among all reports: the final end if one launcher has failed for good or
+  // all have ended well, else the restart with the highest number. Waits for the other launchers
+  // for three times the timeout at a run's first start and after a final failure, otherwise for ten
+  // times, since they may have to be started again. If too few connect, throws UserError at the
+  // first start, RunError later. A start with Launch::begun counts as a later one.
   Agreement meet(const Launch&, const Restart& own) override;
-  // On node 0, if the number of nodes may change.
+  // Does nothing unless this is node 0 and the number of nodes may vary.
   void answer_latecomers(const Restart&) override;
 
  private:
@@ -30,8 +30,8 @@ class Launchers : public OtherLaunchers {
   std::unique_ptr<FrontDoor> door_;
   World world_;               // of the last meeting
   double timeout_ = 0;        // seconds
-  std::vector<int> members_;  // that the last meeting had, by --node-rank
-  std::set<int> waiting_;     // that have come since
+  std::vector<int> members_;  // --node-rank of each launcher at the last meeting
+  std::set<int> waiting_;     // --node-rank of those that connected since
 };
 
 }  // namespace bv

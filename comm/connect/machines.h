@@ -10,7 +10,7 @@
 namespace bv {
 
 // The hosts' communicator, through rank 0; fills World::shared_fd and World::seats. Throws
-// UserError if a peer doesn't come within `timeout` seconds.
+// UserError if a peer doesn't connect within `timeout` seconds.
 std::unique_ptr<HostsCommunicator> connect_machines(World&, double timeout);
 
 // Resolves --all-reduce (nullopt: auto) for this run. Throws UserError if two levels are requested
@@ -27,7 +27,7 @@ struct DataLinks {
 std::unique_ptr<Communicator> connect_data(const World&, std::unique_ptr<Communicator> hosts,
                                            RunWatch&, const DataLinks&);
 
-// The same two levels over groups of another communicator.
+// A two-level communicator over groups of `whole`.
 std::unique_ptr<Communicator> make_two_level(const World&, std::unique_ptr<Communicator> whole);
 
 }  // namespace bv

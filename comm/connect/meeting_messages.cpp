@@ -27,7 +27,7 @@ void WaitingLine::say(const std::string& names) {
 
 std::string seconds_text(double timeout) { return format_number(timeout, 6) + " s"; }
 
-// A launcher holds the signals and catches none.
+// A launcher blocks the stop signals instead of catching them, so they stay pending.
 void heed_stop_signal() {
   if (stop_signal()) _exit(128 + stop_signal());
   sigset_t pending;
@@ -69,7 +69,8 @@ std::string advice(const World& world) {
     return "; start ./launcher on every node with its own --node-rank and the same " +
            text_of(shape_of(world), shape_of(world)) + ", --master-addr and --master-port";
   return " (" + world.variables +
-         " in the environment say who takes part; --timeout how long to wait); start every rank, "
+         " in the environment say which ranks take part; --timeout says how long to wait); start "
+         "every rank, "
          "or give -n " +
          std::to_string(world.size) + " to have them started here";
 }

@@ -60,8 +60,8 @@ bool send_message(int fd, const T& message) {
   return send(fd, &message, sizeof message, MSG_NOSIGNAL) == ssize_t(sizeof message);
 }
 
-// given_up: others are missing. training: the run has begun without this launcher, which may take
-// part after its next end. too_late: it has begun, and this launcher can't take part.
+// given_up: other ranks are missing. training: the run has begun without this launcher, which can
+// take part after the next restart. too_late: the run has begun, and this launcher can't take part.
 enum class Verdict : int32_t {
   welcome,
   other_size,
@@ -95,8 +95,8 @@ struct AnswerMessage {
   msghdr header{};
 };
 
-// The line by which a launcher says for whom it waits, after some seconds: in those, a user types
-// the other nodes' commands.
+// A launcher's line about the nodes it waits for. It is due only after some seconds, which a user
+// needs to type the other nodes' commands.
 class WaitingLine {
  public:
   explicit WaitingLine(const World& world) : world_(world) {}
@@ -113,9 +113,9 @@ void answer(const Socket& peer, const Answer&, int fd = -1);  // fd is sent alon
 
 // Advice to the user if ranks don't connect.
 std::string advice(const World&);
-// "--nnodes 2 -n 4", or "--nnodes 2:4 -n 4" if fewer nodes may do
+// "--nnodes 4", or "--nnodes 2:4" if fewer nodes are enough
 std::string nodes_text(int least, int nodes);
-// The same, with the number of --max-restarts if the two differ in it.
+// "--nnodes 4 -n 2", with --max-restarts if the two shapes differ in it
 std::string text_of(const Shape&, const Shape& beside);
 
 }  // namespace bv

@@ -24,7 +24,7 @@ class MeetingPoint {
 std::unique_ptr<MeetingPoint> meeting_point_here(const World&);
 // At World::meeting_port() of World::host.
 std::unique_ptr<MeetingPoint> meeting_point_of_network(const World&);
-// Port 0: listens at any free one.
+// Port 0: any free port.
 std::unique_ptr<MeetingPoint> meeting_point_at(const std::string& address, int port);
 
 }  // namespace bv

@@ -1,6 +1,6 @@
 // Rank 0 listens; the others connect and prove that they belong to the run (handshake.h). When all
 // have connected, each gets an answer, on one machine with the shared memory's descriptor. If rank
-// 0 gives up, it closes the connections.
+// 0 gives up, it answers with the reason.
 #include "comm/connect/rendezvous.h"
 
 #include <fcntl.h>
@@ -87,7 +87,7 @@ Socket reach(const World& world, const MeetingPoint& point, Clock::time_point en
   return Socket();
 }
 
-// Rank 0's answer and the file descriptor that came with it; nothing if rank 0 gave up.
+// Rank 0's answer and the file descriptor sent with it; nothing if the connection has ended.
 std::optional<Answer> receive(const Socket& from, int& fd) {
   AnswerMessage message({});
   if (recvmsg(from.fd(), &message.header, MSG_CMSG_CLOEXEC) != ssize_t(sizeof message.answer) ||
@@ -159,7 +159,7 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
   if (!reply) throw Rank0Ended(self + ": rank 0 ended before all ranks had come" + advice(world));
   if (reply->verdict == Verdict::training)
     throw RunIsTraining("node " + std::to_string(world.node) + " (" + world.machine +
-                        ") waits for the run's next restart, at which it takes part");
+                        ") waits to join at the run's next restart");
   if (reply->verdict == Verdict::given_up) throw RanksMissing(refusal(world, *reply));
   if (reply->verdict != Verdict::welcome) throw UserError(refusal(world, *reply));
   return rank0;

@@ -1,4 +1,4 @@
-// How processes that another launcher started find each other, and launchers on several machines.
+// Connects processes that another launcher started, and the launchers of several machines.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,19 +9,20 @@
 
 namespace bv {
 
-// How many ranks are enough for a meeting.
+// A meeting is complete once all `expected` ranks have connected, or once at least `least` ranks
+// have, including rank 0, and no other one does for `last_call` seconds or until the timeout.
 struct Quorum {
-  std::vector<int> expected;  // once all these have come, or ...
-  int least = 0;              // ... as many, rank 0 included, and none for `last_call` seconds
+  std::vector<int> expected;
+  int least = 0;
   double last_call = 0;
 };
 
-// Not all have come in time, or rank 0 has not.
+// Too few ranks have connected in time, or rank 0 wasn't reached.
 struct RanksMissing : UserError {
   using UserError::UserError;
 };
 
-// Rank 0 was there, and its process ended before all had come.
+// Rank 0's process ended before all ranks had connected.
 struct Rank0Ended : RanksMissing {
   using RanksMissing::RanksMissing;
 };
@@ -38,7 +39,7 @@ int meet_peers(const World&, double timeout, int region_size = 0);
 
 // The same on several machines: rank 0 listens at World::meeting_port() of World::host. Returns, on
 // rank 0, a connection per rank, indexed by rank; elsewhere one to rank 0.
-// With a quorum on rank 0, those who haven't come have none.
+// With a quorum on rank 0, a rank that hasn't connected has an empty socket.
 std::vector<Socket> meet_over_network(const World&, double timeout, const Quorum* = nullptr);
 
 // Connects every two ranks; returns the sockets by rank. Each rank listens at its own address in

@@ -186,7 +186,7 @@ std::vector<int> RendezvousServer::missing() const {
   return ranks;
 }
 
-// Those of them without which the meeting waits.
+// The missing ranks that the meeting waits for.
 std::vector<int> RendezvousServer::awaited() const {
   std::vector<int> ranks = missing();
   if (quorum_)
@@ -198,7 +198,7 @@ std::vector<int> RendezvousServer::awaited() const {
 std::string RendezvousServer::late() const {
   const std::vector<int> ranks = missing();
   const std::string turned_away =
-      refused_.empty() ? "" : "; one that came was turned away: " + refused_;
+      refused_.empty() ? "" : "; a process that connected was refused: " + refused_;
   if (world_.launched && world_.nodes > 1) return late_nodes(ranks) + turned_away;
   std::vector<std::string> names;
   for (const int rank : ranks) names.push_back(std::to_string(rank));

@@ -1,4 +1,4 @@
-// The listening side of a rendezvous: accepts peers that prove that they belong, by rank. Strangers
+// The listening side of a rendezvous: accepts peers that prove they belong to the run. Strangers
 // may connect, stay silent or send nonsense: every connection has one second for its handshake, one
 // poll serves all, and all share one deadline.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace bv {
 
-// Waits a little for a previous run to free the address.
+// Waits up to 2 s for a previous run to free the address.
 Socket listen_at(const World&, const MeetingPoint&, double timeout);
 
 // A connection during its handshake.
@@ -41,8 +41,8 @@ class PendingPeer {
 
 // "node 1 (HOST)"
 std::string node_of(const Handshake&);
-// Whether it comes from a rank above world.rank of that job; of a launcher, with the same numbers
-// of nodes and processes.
+// same_job: whether it comes from the same job and a rank above world.rank. same_shape: under our
+// launcher, whether it has the same numbers of nodes, processes and restarts.
 bool same_job(const World&, const Handshake&);
 bool same_shape(const World&, const Handshake&);
 Answer shape_answer(const World&, Verdict);
@@ -52,7 +52,7 @@ class RendezvousServer {
  public:
   RendezvousServer(const World&, const MeetingPoint&, Socket listener, double timeout,
                    const Quorum* = nullptr);
-  // Returns the sockets by rank. Throws RanksMissing, which names them, when time is up.
+  // Returns the sockets by rank. On timeout, throws RanksMissing, which names the missing ranks.
   std::vector<Socket> run();
 
  private:

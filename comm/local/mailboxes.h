@@ -1,6 +1,6 @@
-// Messages between the ranks of one machine. A stream of bytes goes from each rank to each other
-// rank through a ring in the shared memory: each message's size, then its bytes. An exchange moves
-// all its messages concurrently, so their order can't block it.
+// Messages between the ranks of one machine. Each ordered pair of ranks has a ring buffer in the
+// shared memory, which carries a stream of messages, each as its size and then its bytes. An
+// exchange moves all its messages concurrently, so their order can't block it.
 #pragma once
 #include <span>
 
@@ -20,12 +20,12 @@ struct alignas(64) Mailbox {
 
 class Mailboxes {
  public:
-  // boxes [from, to]; members: the group's members, whose bells this wakes.
+  // boxes [from, to]; members: words of the group's members, whose bells exchange() rings.
   Mailboxes(const RankGroup& group, Mailbox* boxes, MemberWords* members)
       : group_(group), boxes_(boxes), members_(members) {}
   static size_t bytes(int ranks) { return size_t(ranks) * size_t(ranks) * sizeof(Mailbox); }
-  // Returns when sent bytes are in the ring. Throws std::runtime_error if a message's size differs
-  // from what its receiver expects.
+  // Returns when all is received and all that is sent is in the rings. Throws std::runtime_error if
+  // a message's size differs from what its receiver expects.
   void exchange(std::span<const Transfer>);
 
  private:

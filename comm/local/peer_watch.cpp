@@ -40,16 +40,17 @@ void PeerWatch::check_peers() {
   if (region_.control().ending) _exit(1);
   for (int peer = 0; peer < place_.size; ++peer)
     if (peer != place_.rank && has_died(region_.rank(peer)))
-      end(name_of(place_.run, peer) + " has died", true);
-  if (const std::string why = failure_(); !why.empty()) end(why, true);
+      end(name_of(place_.run, peer) + " has died", true, peer);
+  if (const std::string why = failure_(); !why.empty()) end(why, true, -1);
   const auto others = [this](int peer) { return peer != place_.rank; };
-  const std::string why = patience_.look(region_, place_.size, others, stuck_peer());
-  if (!why.empty()) end(why, false);
+  int named = stuck_peer();
+  const std::string why = patience_.look(region_, place_.size, others, named);
+  if (!why.empty()) end(why, false, named);
 }
 
-void PeerWatch::end(const std::string& why, bool a_peer_died) {
+void PeerWatch::end(const std::string& why, bool a_peer_died, int culprit) {
   before_end_(why);
-  end_process(region_, place_, why, a_peer_died);
+  end_process(region_, place_, why, a_peer_died, culprit);
 }
 
 // A stopped process has no heartbeat; a slow one has begun fewer waits than its peers.

@@ -25,8 +25,8 @@ class PeerWatch {
  private:
   void run();
   void check_peers();
-  [[noreturn]] void end(const std::string& why, bool a_peer_died);
-  int stuck_peer() const;  // -1: none differs
+  [[noreturn]] void end(const std::string& why, bool a_peer_died, int culprit);
+  int stuck_peer() const;  // -1: no rank stands out
 
   SharedRegion& region_;
   RankPlace place_;

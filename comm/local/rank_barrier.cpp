@@ -34,13 +34,16 @@ bool has_died(RankStatus& peer) {
 }
 
 void end_process(SharedRegion& region, const RankPlace& place, const std::string& why,
-                 bool a_peer_died) {
+                 bool a_peer_died, int culprit) {
   ControlBlock& control = region.control();
   for (int waited = 0; a_peer_died && place.supervised && waited < grace_ms && !control.ending;
        waited += 20)
     usleep(20000);
   const std::string line = "rank " + std::to_string(place.rank) + ": " + why;
-  if (!control.ending && region.claim_error(1, line)) print_error_line(line);
+  if (!control.ending && region.claim_error(1, line)) {
+    if (culprit >= 0) control.culprit = culprit + 1;
+    print_error_line(line);
+  }
   _exit(control.failed_exit_code > 0 ? int(control.failed_exit_code) : 1);
 }
 
@@ -51,7 +54,7 @@ int64_t monotonic_ms() {
 
 bool has_heartbeat(const RankStatus& rank) { return monotonic_ms() - rank.heartbeat <= stale_ms; }
 
-std::string PeerTimeout::add(int busy_rank, Busy busy, int silent) {
+std::string PeerTimeout::add(int named, Busy busy) {
   const Clock::time_point now = Clock::now();
   const std::chrono::duration<double> passed = now - std::exchange(last_, now);
   const double counted = std::min(passed.count(), 2e-3 * watch_tick_ms);
@@ -61,11 +64,11 @@ std::string PeerTimeout::add(int busy_rank, Busy busy, int silent) {
     if ((busy_ += counted) < of_busy * timeout_) return "";
     std::snprintf(text, sizeof text, " has been %s for %g s (%g times --timeout)",
                   busy == Busy::saving ? "saving" : "starting", of_busy * timeout_, of_busy);
-    return name_of(run_, busy_rank) + text;
+    return name_of(run_, named) + text;
   }
   if ((waited_ += counted) < timeout_) return "";
   std::snprintf(text, sizeof text, " answered for %g s (--timeout)", timeout_);
-  return (silent < 0 ? "no rank's device has" : name_of(run_, silent) + " has not") + text;
+  return (named < 0 ? "no rank's device has" : name_of(run_, named) + " has not") + text;
 }
 
 Heartbeat::Heartbeat(SharedRegion& region, const RankPlace& place)
@@ -107,7 +110,7 @@ void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
     const std::string why =
         name_of(place.run, place.in_run(rank)) + (left ? " has left the run" : " has died");
     if (place.run) place.run->end(why, place.in_run(rank));
-    end_process(region, place, why, true);
+    end_process(region, place, why, true, rank);
   }
   const auto is_late = [&](int rank) {
     return std::find(late.begin(), late.end(), rank) != late.end();
@@ -123,7 +126,7 @@ void PeerWait::look(const std::function<bool(int)>& awaited, int silent) {
                                     : patience_.look(region, place.size, is_late, named);
   if (why.empty()) return;
   if (place.run) place.run->end(why, -1);
-  end_process(region, place, why, false);
+  end_process(region, place, why, false, named);
 }
 
 void RankBarrier::wait() {

@@ -1,5 +1,5 @@
 // Barrier between the ranks of a run. Every waiting rank is also a watchdog: if a peer dies, or
-// doesn't arrive within the timeout, it prints one line about it and ends its process.
+// doesn't arrive within the timeout, the waiting rank prints the reason and ends its process.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -25,9 +25,10 @@ struct RankPlace {
 // Whether a process that had joined has ended without leaving.
 bool has_died(RankStatus&);
 // Prints why the run ends, unless another process has done so; doesn't return. If a peer died, a
-// supervising launcher prints first, since it knows the cause.
+// supervising launcher prints first, since it knows the cause. culprit: the run's rank that `why`
+// names, for the launcher; -1: none.
 [[noreturn]] void end_process(SharedRegion&, const RankPlace&, const std::string& why,
-                              bool a_peer_died);
+                              bool a_peer_died, int culprit = -1);
 
 int64_t monotonic_ms();
 constexpr int watch_tick_ms = 100;  // between two checks of the peers
@@ -43,31 +44,30 @@ class PeerTimeout {
   explicit PeerTimeout(double timeout, const RunWatch* run = nullptr)
       : timeout_(timeout), run_(run) {}
   void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
-  // Checks the clock and the peers for which awaited(rank) holds. Returns why the wait is over, or
-  // "": "rank 3 has not answered for 60 s (--timeout)". The line names `silent`, a rank, or all if
-  // -1.
+  // Checks the clock and the peers for which awaited(rank) holds. Returns "", or why the wait is
+  // over: "rank 3 has not answered for 60 s (--timeout)". named: the rank to name there unless one
+  // is busy, -1: no single one; becomes the busy rank.
   template <class Awaited>
-  std::string look(const SharedRegion& region, int size, Awaited awaited, int silent) {
+  std::string look(const SharedRegion& region, int size, Awaited awaited, int& named) {
     const RankStatus* busy = nullptr;
-    int who = -1;
     for (int r = 0; r < size && !busy; ++r)
       if (awaited(r) && region.rank(r).busy != Busy::no && has_heartbeat(region.rank(r)))
-        busy = &region.rank(who = r);
-    return add(who, busy ? busy->busy.load() : Busy::no, silent);
+        busy = &region.rank(named = r);
+    return add(named, busy ? busy->busy.load() : Busy::no);
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string add(int busy_rank, Busy, int silent);
+  std::string add(int named, Busy);
 
   double timeout_;       // all times are in seconds
-  const RunWatch* run_;  // knows the ranks' names
+  const RunWatch* run_;  // for the ranks' names
   double waited_ = 0, busy_ = 0;
   Clock::time_point last_ = Clock::now();
 };
 
-// A rank's part in the run, as its peers see it. Made and destroyed by one thread, which lives as
-// long as the process. A separate thread updates the heartbeat.
+// Shows this rank's peers that it is alive. Made and destroyed by one thread, which must live as
+// long as the process, as it holds RankStatus::alive. A separate thread updates the heartbeat.
 class Heartbeat {
  public:
   Heartbeat(SharedRegion&, const RankPlace&);
@@ -79,7 +79,7 @@ class Heartbeat {
   std::jthread heart_;
 };
 
-// The ranks of a communicator, numbered as in the run.
+// The ranks of a communicator; `members` has their ranks in the run.
 struct RankGroup {
   SharedRegion& region;
   const RankPlace& place;  // of this process in the run
@@ -109,7 +109,7 @@ struct alignas(64) BarrierWords {
 };
 struct alignas(64) MemberWords {
   std::atomic<uint32_t> arrivals;  // number of barriers that this member has reached
-  std::atomic<uint32_t> bell;      // it sleeps on this while it exchanges messages
+  std::atomic<uint32_t> bell;      // the member sleeps on it during an exchange
 };
 
 // wait() may be called from any thread, one at a time.
@@ -120,7 +120,7 @@ class RankBarrier {
   void wait();
 
  private:
-  bool missing(int member) const;  // it has not reached the barrier at which this rank waits
+  bool missing(int member) const;  // has not reached the barrier at which this rank waits
 
   const RankGroup& group_;
   BarrierWords& words_;

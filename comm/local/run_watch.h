@@ -1,4 +1,4 @@
-// Lets waits on one machine watch the whole run, which spans several machines.
+// The interface through which waits on one machine watch a run on several machines.
 #pragma once
 #include <string>
 
@@ -11,7 +11,7 @@ class RunWatch {
  public:
   virtual ~RunWatch() = default;
   virtual std::string name(int rank) const = 0;  // "rank 3 (node 1, HOST)"
-  // Called during a wait for this rank. Returns why the wait is over, or "".
+  // Called during a wait for rank `awaited`. Returns why the wait is over, or "".
   virtual std::string look(PeerTimeout&, int awaited) = 0;
   // Tells all other ranks why the run ends, and ends this process like end_process. culprit: the
   // rank that has died, or -1.

@@ -4,7 +4,7 @@
 // barrier ( | ):
 //   copy in 0 | sum 0, copy in 1 | copy out 0, sum 1, copy in 2 | copy out 1, sum 2, ...
 // Two buffers alternate: what one phase writes was last read at least one barrier ago. Memory
-// bandwidth limits it.
+// bandwidth limits the speed.
 #include "comm/local/shared_memory_communicator.h"
 
 #include <unistd.h>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t line = 64;              // bytes of a cache line; no two ranks write the same one
 constexpr size_t max_chunk = 1 << 18;    // stays in the L2 cache between its phases
-constexpr size_t small_bytes = 1 << 12;  // up to here every rank sums it all, for one barrier less
+constexpr size_t small_bytes = 1 << 12;  // up to here every rank sums it all: saves a barrier
 
 // A communicator's area: the words of its barrier; two results; two inputs and two small inputs per
 // rank; the mailboxes.
@@ -158,7 +158,7 @@ class SharedMemoryCommunicator final : public Communicator {
     turn_ = (turn_ + chunks) % 2;
   }
 
-  // This rank's slice of a chunk of n elements.
+  // Sums this rank's slice of a chunk of n elements.
   template <class T>
   void sum_slice(size_t n, int turn) {
     constexpr size_t per_line = line / sizeof(T);
@@ -217,7 +217,7 @@ class SharedMemoryCommunicator final : public Communicator {
     }
   }
 
-  // Takes one piece of each rank's row at a time; every rank sums one piece.
+  // In each step, every rank copies in a piece of every row and sums that piece of its own row.
   void sum_rows(float* data, size_t count) {
     const auto ranks = size_t(size()), own = size_t(rank());
     const size_t piece = layout_.chunk / sizeof(float) / ranks;
@@ -243,7 +243,7 @@ class SharedMemoryCommunicator final : public Communicator {
   StreamOrder order_;
 };
 
-// Every rank knows all lists, so all report the same mistake. Each group's area has room for all
+// All ranks gather all lists, so they report the same mistake. Each group's area has room for all
 // ranks; only pages that are written take memory.
 std::unique_ptr<Communicator> SharedMemoryCommunicator::group(std::span<const int> ranks) {
   const auto all = size_t(size());
@@ -266,7 +266,7 @@ std::unique_ptr<Communicator> SharedMemoryCommunicator::group(std::span<const in
       if (other == size() || std::count(list.begin(), list.end(), named) > 1 ||
           !std::equal(list.begin(), list.end(), list_of(other).begin()))
         throw std::invalid_argument("group: rank " + std::to_string(r) +
-                                    " names other ranks than they do");
+                                    " lists other ranks than they do");
       holds_itself |= other == r;
     }
     if (!holds_itself)

@@ -103,7 +103,7 @@ SharedArea::~SharedArea() {
 size_t SharedRegion::area_bytes(size_t bytes) { return (bytes + page) / page * page; }
 
 SharedArea SharedRegion::map_area(size_t offset, size_t bytes) const {
-  // The file only grows, whichever process maps last: nobody uses an area's last byte.
+  // Writing an area's last byte, which is unused, extends the file and never shrinks it.
   bytes = area_bytes(bytes);
   offset += control_bytes_;
   if (pwrite(fd_, "", 1, off_t(offset + bytes - 1)) != 1)

@@ -22,10 +22,10 @@ enum class RankState : uint32_t { absent, here, left };
 struct alignas(64) RankStatus {
   std::atomic<RankState> state;
   std::atomic<Busy> busy;          // doing something long on its own; not stuck
-  std::atomic<uint64_t> waits;     // for the device, begun so far (PeerWatch)
+  std::atomic<uint64_t> waits;     // waits for the device begun so far (PeerWatch)
   std::atomic<int64_t> heartbeat;  // time of the last one, ms of the monotonic clock
   pthread_mutex_t alive;
-  std::atomic<int64_t> step;  // that it works on, counted from 1; 0: before its first
+  std::atomic<int64_t> step;  // the rank's current step, counted from 1; 0: before its first
 };
 
 struct alignas(64) ControlBlock {
@@ -36,12 +36,12 @@ struct alignas(64) ControlBlock {
   std::atomic<int32_t> size;              // ranks
   std::atomic<int32_t> error_printed;     // 1: a line with the reason of the end was printed
   std::atomic<int32_t> failed_exit_code;  // of the rank that printed it, or no_exit_code
-  std::atomic<int32_t> culprit;           // 1 + the rank that it says has died; 0: none
+  std::atomic<int32_t> culprit;           // 1 + the rank that this line blames; 0: none
   std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; ranks stop waiting
   std::atomic<uint64_t> bucket_bytes;     // must be the same for all ranks; 0: not set yet
   std::atomic<uint64_t> areas_end;        // where the next communicator's area begins
   std::array<char, 512> error;            // the line that was printed, padded with zeros
-  std::array<char, 4096> folder;          // the run's, by rank 0, padded with zeros
+  std::array<char, 4096> folder;          // the run's, set by rank 0, padded with zeros
 };
 
 // Memory that this process has mapped: zeros at first.
@@ -74,13 +74,13 @@ class SharedRegion {
   RankStatus& rank(int r) const { return reinterpret_cast<RankStatus*>(&control() + 1)[r]; }
   // Bytes that an area of `bytes` takes in the region.
   static size_t area_bytes(size_t bytes);
-  // Maps `bytes` at an offset after the control block; all who share the area must use the same
-  // one.
+  // Maps `bytes` at an offset after the control block; all processes that share the area must pass
+  // the same offset.
   SharedArea map_area(size_t offset, size_t bytes) const;
 
-  // True for one process of the run: the one that prints `line`, why it ends.
+  // True for the first process that calls it: that one prints `line`, the reason of the run's end.
   bool claim_error(int exit_code, const std::string& line);
-  void end_waiting() { control().ending = 1; }  // of all ranks: the run is ending
+  void end_waiting() { control().ending = 1; }  // of all ranks, as the run is ending
 
  private:
   SharedRegion(int fd, int size, bool is_new);

@@ -86,7 +86,7 @@ class NcclCommunicator : public Communicator {
     run_.watch.wait_ends();
     run_.comms.add(comm_);
   }
-  // Waits for the other ranks, any of which may die or hang while it ends.
+  // Waits for the other ranks, which may die or hang meanwhile.
   ~NcclCommunicator() override {
     run_.comms.remove(comm_);
     run_.watch.wait_begins();

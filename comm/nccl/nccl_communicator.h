@@ -11,7 +11,7 @@ namespace bv {
 struct NcclPeers {
   RankPlace place;
   int fd;  // of this machine's SharedRegion; the caller keeps it
-  // Works on host memory, for the same ranks: barriers, and the id by which NCCL connects ranks.
+  // The same ranks on host memory: for barriers, and to broadcast NCCL's unique id.
   std::unique_ptr<Communicator> host_comm;
 };
 

@@ -91,7 +91,7 @@ bool Mesh::progress(Queue& queue) {
   return moved;
 }
 
-// The hosts may know why the peer is gone, or find out soon.
+// Waits a moment for the hosts' communicator to report why the peer is gone.
 void Mesh::end_without(int peer) {
   constexpr int moment_ms = 1000, look_ms = 20;
   for (int waited = 0; waited < moment_ms; waited += look_ms) {

@@ -12,7 +12,7 @@ namespace {
 // Up to this size every rank sends all its data to all others: one step instead of 2 (N - 1).
 constexpr size_t small_bytes = 1 << 12;
 
-// Row or chunk r of n elements on N ranks.
+// Divides n elements into one chunk (or row) per rank.
 struct Chunks {
   size_t n;
   int ranks;
@@ -88,7 +88,7 @@ class RingCommunicator final : public Communicator {
     pass_on(data, {count, size()});
   }
 
-  // Chunk r becomes the whole sum on rank r: it starts on rank r + 1 and ends here.
+  // Reduce-scatter: chunk r is summed on its way around the ring, from rank r + 1 to rank r.
   template <class T>
   void add_up(T* data, Chunks chunks) {
     std::vector<T>& received = scratch<T>();
@@ -104,7 +104,7 @@ class RingCommunicator final : public Communicator {
     }
   }
 
-  // Rank r has filled chunk r.
+  // All-gather: at first, rank r has chunk r.
   template <class T>
   void pass_on(T* data, Chunks chunks) {
     for (int step = 0; step + 1 < size(); ++step) {
@@ -121,7 +121,7 @@ class RingCommunicator final : public Communicator {
     mesh_->exchange(both);
   }
 
-  // Every rank adds in the order of the ranks.
+  // Every rank adds in rank order.
   template <class T>
   void sum_small(T* data, size_t count) {
     std::vector<T>& rows = scratch<T>();
@@ -157,8 +157,8 @@ class RingCommunicator final : public Communicator {
   std::shared_ptr<Mesh> mesh_;
   std::vector<int> ranks_;               // of the run, in the group's order
   std::unique_ptr<Communicator> hosts_;  // null: this is a group
-  Communicator& host_;                   // of the whole communicator
-  std::vector<float> floats_;            // received, to be added
+  Communicator& host_;                   // hosts_ of the communicator of all ranks
+  std::vector<float> floats_;            // received chunks, to be added
   std::vector<double> doubles_;
 };
 

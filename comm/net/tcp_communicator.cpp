@@ -1,7 +1,7 @@
 // A connection carries frames: data of collectives, and reports on the sender's state. One thread
 // reads and writes all of them without blocking, so a peer that is stopped in the middle of a frame
-// delays nobody. Rank 0 sends reports on all ranks to all; a rank that detects a failure of the run
-// tells rank 0 why, and rank 0 tells the others.
+// delays nobody. Rank 0 sends the reports on all ranks to every rank. A rank that detects a failure
+// of the run sends the reason to rank 0, which forwards it to the others.
 #include "comm/net/tcp_communicator.h"
 
 #include <poll.h>
@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto tick = std::chrono::milliseconds(watch_tick_ms);
 constexpr auto beat = std::chrono::milliseconds(500);
 constexpr auto farewell = std::chrono::seconds(1);    // for the last frames to be sent
-constexpr auto last_words = std::chrono::seconds(2);  // lets a failed run's host notice by itself
+constexpr auto last_words = std::chrono::seconds(2);  // for a waiting thread to end the process
 
 enum class Kind : uint32_t { data, state, left, end };
 struct FrameHead {
@@ -40,7 +40,7 @@ struct FrameHead {
 };
 // Part of the protocol (Preamble::our_version): a larger frame is refused unread.
 constexpr size_t max_frame = 64 << 20;
-constexpr size_t chunk = 1 << 20;  // memory is taken as bytes arrive
+constexpr size_t chunk = 1 << 20;  // bytes; a frame's memory grows as it arrives
 
 // Head of a message that ends the run; the text follows.
 struct EndHead {
@@ -55,7 +55,7 @@ struct RankReport {
   int64_t age_ms;  // since its last heartbeat
 };
 
-// Messages that a connection still has to send. Guarded by `mutex`.
+// Frames that are still to be sent over a connection. Thread-safe.
 class Outbox {
  public:
   void push(Kind kind, const void* data, size_t bytes) {
@@ -215,7 +215,8 @@ class TcpCommunicator final : public HostsCommunicator {
     if (region_.control().ending) _exit(1);
     if (std::string why = failure(); !why.empty()) return why;
     const auto others = [this](int rank) { return rank != place_.rank; };
-    return patience.look(region_, place_.size, others, silent(awaited));
+    int named = silent(awaited);
+    return patience.look(region_, place_.size, others, named);
   }
   [[noreturn]] void end(const std::string& why, int culprit) override {
     {
@@ -224,7 +225,7 @@ class TcpCommunicator final : public HostsCommunicator {
     }
     tell_end(why, culprit);
     if (culprit >= 0) region_.control().culprit = culprit + 1;
-    // If the culprit is a rank on this machine, the launcher knows more.
+    // If the culprit ran on this machine, its launcher knows the cause and prints it first.
     end_process(region_, place_, why, culprit >= 0 && is_here(culprit));
   }
 
@@ -239,7 +240,7 @@ class TcpCommunicator final : public HostsCommunicator {
     });
   }
 
-  // Rank 0 takes each rank's part in rank order, then sends the answer to all of them.
+  // Rank 0 receives the other ranks' parts in rank order, then sends the answer to all of them.
   template <class Take>
   void gather_and_answer(const void* part, size_t bytes, void* answer, size_t answer_bytes,
                          Take take_in) {
@@ -266,7 +267,7 @@ class TcpCommunicator final : public HostsCommunicator {
     std::copy(got.begin(), got.end(), static_cast<std::byte*>(to));
   }
 
-  // The next data from a peer. Doesn't return if something is wrong.
+  // The next data from a peer. Ends the process if the peer or the run has failed.
   Bytes take(Peer& peer) {
     std::unique_lock lock(mutex_);
     // Rank 0 knows best who is missing: the others give it 2 s to report.
@@ -285,7 +286,7 @@ class TcpCommunicator final : public HostsCommunicator {
     return data;
   }
 
-  // The rank that delays all: one without a heartbeat, rather than one that may itself be waiting.
+  // The rank that a timeout names: one without a heartbeat, as `awaited` may itself be waiting.
   int silent(int awaited) const {
     for (int r = 0; r < place_.size; ++r)
       if (r != place_.rank && !has_heartbeat(region_.rank(r))) return r;
@@ -310,7 +311,7 @@ class TcpCommunicator final : public HostsCommunicator {
     if (head.culprit >= place_.size) return;
     note_failure(reason_of(data), head.culprit);
   }
-  // The first one counts; rank 0 passes it on.
+  // Only the first failure counts; rank 0 forwards it.
   void note_failure(const std::string& why, int culprit) {
     {
       const std::lock_guard lock(mutex_);
@@ -330,7 +331,7 @@ class TcpCommunicator final : public HostsCommunicator {
                                   " bytes is too large for the hosts' connection");
     if (!peer.open) return;
     peer.outbox.push(kind, data, bytes);
-    peer.outbox.send_to(peer.socket.fd());  // if it has ended, serve() notices
+    peer.outbox.send_to(peer.socket.fd());  // serve() notices a lost connection
     if (!peer.outbox.empty()) eventfd_write(wake_.fd(), 1);
   }
 
@@ -342,7 +343,7 @@ class TcpCommunicator final : public HostsCommunicator {
       reports.push_back({r, status.busy, status.waits, monotonic_ms() - status.heartbeat});
     }
     for (const auto& peer : peers_)
-      if (peer->outbox.empty())  // otherwise it is slow: the next report will do
+      if (peer->outbox.empty())  // otherwise the peer is slow and gets the next report
         send_frame(*peer, Kind::state, reports.data(), reports.size() * sizeof(RankReport));
   }
 
@@ -380,7 +381,7 @@ class TcpCommunicator final : public HostsCommunicator {
     if (state == Inbox::State::ended)
       return lose(peer, " has died, or its machine can't be reached");
     if (state == Inbox::State::nonsense)
-      return lose(peer, " sent a message that is not of this program");
+      return lose(peer, " sent data that is not a message of this program");
     if (state == Inbox::State::waiting) return;
     const Kind kind = peer.inbox.kind();
     Bytes data = peer.inbox.take();
@@ -408,14 +409,14 @@ class TcpCommunicator final : public HostsCommunicator {
     note_failure(name(peer.rank) + why, peer.rank);
     peer.open = false;
   }
-  // Ranks of this machine write their own reports.
+  // Ranks of this machine write their status to the region themselves.
   bool is_own(int rank) const { return rank == place_.rank || is_here(rank); }
 
   RankPlace place_;
   SharedRegion region_;
-  Socket wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // serve() has something to send
+  Socket wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // wakes serve() to send
   std::vector<std::unique_ptr<Peer>> peers_;
-  mutable std::mutex mutex_;  // guards Peer::received and what follows
+  mutable std::mutex mutex_;  // guards Peer::received, ranks_, failure_ and culprit_
   std::condition_variable arrived_;
   std::vector<Rank> ranks_;
   std::string failure_;

@@ -25,8 +25,8 @@ class HostsCommunicator : public Communicator, public RunWatch {
 
 // sockets: on rank 0, one per rank, by rank; on the others, one to rank 0. region_fd: shared with
 // the machine's other ranks, or private; the caller keeps it. If a peer dies or exceeds
-// place.timeout, ends the process with a line about it, one per machine. Collectives are called
-// from one thread; streams are ignored.
+// place.timeout, ends the process; one process per machine prints the reason. Collectives must be
+// called from one thread; streams are ignored.
 std::unique_ptr<HostsCommunicator> make_tcp_communicator(const RankPlace& place,
                                                          std::vector<Socket> sockets,
                                                          int region_fd);

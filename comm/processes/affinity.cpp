@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-// The first CPU that shares a core with this one; itself if the system doesn't say.
+// The first CPU that shares a core with this one; `cpu` itself if the system doesn't tell.
 int first_sibling(int cpu) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                      "/topology/thread_siblings_list");
@@ -44,13 +44,13 @@ std::vector<std::vector<int>> own_cores() {
   return affinity_of(0, &cpus) ? cores_of(cpus) : std::vector<std::vector<int>>{};
 }
 
-// Whether a parent such as mpirun or srun restricted this process to fewer CPUs than its share.
+// Whether mpirun or srun, say, has pinned this process: its CPUs differ from its parent's.
 bool is_already_pinned() {
   cpu_set_t own, parent;
   return affinity_of(0, &own) && affinity_of(getppid(), &parent) && !CPU_EQUAL(&own, &parent);
 }
 
-// The share of one of `parts`. A container may grant less CPU time than the CPUs it shows.
+// Limits `cores` to a process's share of the CPU quota, which may be less than the visible CPUs.
 int within_quota(int cores, int parts) {
   const double quota = cpu_quota();
   return quota > 0 ? std::clamp(static_cast<int>(quota / parts), 1, cores) : cores;

@@ -16,7 +16,7 @@ struct CoreShare {
 // Share `part` of `parts` of the cores that this process may use. A core's hyperthreads stay
 // together; with fewer cores than parts, several parts share a core.
 CoreShare share_of_cores(int part, int parts);
-// The arithmetic of that: `cores` lists each core's CPUs.
+// The same for given cores; `cores` lists each core's CPUs.
 CoreShare share_of_cores(const std::vector<std::vector<int>>& cores, int part, int parts);
 
 int usable_cores();
@@ -26,8 +26,8 @@ bool pin_this_process(const CoreShare&);  // async-signal-safe; false on failure
 // use.
 int pin_to_share(const World&);
 
-// OMP_NUM_THREADS if the user set it, otherwise 0; torchrun sets 1 if the user doesn't. Throws
-// UserError if it is not a number of threads.
+// OMP_NUM_THREADS if the user set it, otherwise 0. Under other launchers 1 counts as not set, since
+// torchrun sets it. Throws UserError if it is not a number of threads.
 int requested_threads(bool launched);
 
 }  // namespace bv

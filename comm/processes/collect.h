@@ -9,8 +9,8 @@
 
 namespace bv {
 
-// Collective. Returns every rank's bytes, by rank, on rank 0, and nothing elsewhere. They travel
-// through device memory. communicator: null if there is one process.
+// Collective. On rank 0, returns every rank's bytes by rank; on other ranks, an empty vector. The
+// bytes are sent from device memory. communicator: null if there is one process.
 std::vector<std::vector<std::byte>> collect(std::span<const std::byte> own, Backend&,
                                             Communicator*);
 

@@ -10,7 +10,7 @@ HeldSignals::HeldSignals() {
   for (const int number : stop_signals()) sigaddset(&set_, number);
   hold_stop_signals();
   sigprocmask(SIG_BLOCK, &set_, &before_);
-  // No SIGCHLD for stopped children; SIG_DFL, or exits would not be signalled.
+  // No SIGCHLD for stopped children. If SIG_IGN were inherited, exits would not be signalled.
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   action.sa_flags = SA_NOCLDSTOP;

@@ -10,7 +10,7 @@ class HeldSignals {
   HeldSignals();
   HeldSignals(const HeldSignals&) = delete;
   ~HeldSignals();
-  // The next signal; si_signo is 0 if none comes before `end`.
+  // The next signal; si_signo is 0 if none arrives before `end`.
   siginfo_t next(std::chrono::steady_clock::time_point end) const;
 
  private:

@@ -22,9 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds max_pause{30};  // before a restart; the first is a second
+constexpr std::chrono::seconds max_pause{30};  // before a restart; the first pause is 1 s
 
-// Starts the processes, and again after each end that a restart may help.
+// Starts the processes, and starts them again after each failure that a restart may help.
 class Restarts {
  public:
   Restarts(const Launch& launch, const std::string& program)
@@ -62,7 +62,7 @@ class Restarts {
  private:
   int processes() const { return start_.nproc * start_.place.nodes; }
 
-  // With the launchers of the other nodes, on the next start or on the exit code.
+  // Agrees with the other nodes' launchers on the next start, or returns the agreed exit code.
   std::optional<int> agree() {
     const std::optional<int> own = next_.ends;
     try {
@@ -79,7 +79,7 @@ class Restarts {
     return next_.ends;
   }
 
-  // Prints so. An end before an attempt's first step says nothing about a step.
+  // If so, prints it. An end before the first step doesn't count.
   bool died_there_before(const std::string& unsaid = "") const {
     const Failure& failure = next_.after;
     if (failure.step == 0 || failure.step != next_.step_before) return false;
@@ -90,7 +90,7 @@ class Restarts {
     return true;
   }
 
-  // For the log of the next start, after an end in this step.
+  // After a failure in `step`: if it is 0, keeps this restart for the log of the next start.
   void keep_unlogged(int64_t step) {
     std::vector<Restart>& kept = next_.unlogged;
     if (step > 0) return kept.clear();
@@ -102,7 +102,7 @@ class Restarts {
     if (kept.size() > Restart::most_unlogged) kept.erase(kept.begin());
   }
 
-  // Says why the run is started again, and waits. Returns a stop signal that came before, or 0.
+  // Prints why the run is started again, and waits. Returns a stop signal if one arrives, or 0.
   int pause(const Supervisor& attempt) {
     const Failure& failure = next_.after;
     next_.fruitless = attempt.step() > next_.furthest ? 0 : next_.fruitless + 1;
@@ -127,7 +127,7 @@ class Restarts {
     return "restart " + std::to_string(number) + " of " + std::to_string(next_.most);
   }
 
-  // Leaves out the process whose last two starts have failed, and its device.
+  // Leaves out a process that failed before its first step twice in a row, and its device.
   void leave_out_if_twice(const Failure& before) {
     const Failure& failure = next_.after;
     if (launch_.min_nproc == 0 || failure.step != 0 || failure.rank != before.rank) return;
@@ -143,10 +143,10 @@ class Restarts {
     devices.resize(size_t(fewer));
     start_.nproc = fewer;
     left_out_ = "; rank " + std::to_string(failure.rank) +
-                " is left out, which has failed twice before its first step";
+                " is left out: it failed twice before its first step";
   }
 
-  // Says so if a start has another number of processes than the one before.
+  // Prints a line if this start has another number of processes than the previous one.
   void say_processes() {
     if (next_.number == 0 || next_.processes == 0 || next_.processes == processes()) return;
     print_error_line(name_of_restart(next_.number) + ": " + std::to_string(processes()) +
@@ -169,7 +169,7 @@ int run_launcher(const Launch& launch, const std::string& program) {
   const int nproc = launch.nproc;
   if (nproc < 1)
     throw UserError("-n " + std::to_string(nproc) + ": at least one process is needed");
-  requested_threads(true);  // refused here, before each worker does
+  requested_threads(true);  // an invalid value is refused here, not by every worker
   if (const int cores = usable_cores(); nproc > cores)
     print_error_line("warning: " + std::to_string(nproc) + " processes share " +
                      std::to_string(cores) + (cores == 1 ? " core" : " cores") +

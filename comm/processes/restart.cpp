@@ -15,7 +15,7 @@ Json json_of(const Restart& r) {
           {"folder", r.folder},     {"unlogged", Json::array()}};
 }
 
-// Without those unlogged.
+// Without `unlogged`.
 Restart restart_of(const Json& object, const std::string& name) {
   JsonReader reader(object, name);
   return {.number = reader.whole("restart", INT_MAX),

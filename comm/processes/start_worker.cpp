@@ -18,7 +18,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// "NAME=value" strings, as execve wants them.
+// "NAME=value" strings, as execve expects.
 Strings environment_of(const WorkerStart& start, int threads) {
   Strings environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);

@@ -12,7 +12,7 @@ namespace bv {
 
 struct WorkerStart {
   int local_rank;
-  const Launch& launch;  // whose place is that of this start
+  const Launch& launch;  // its place is that of this start
   const std::string& program;
   const Restart& restart;
   int shared_fd;            // inherited by the worker
@@ -22,7 +22,7 @@ struct WorkerStart {
 // Exit code of a child that can't start the program.
 inline constexpr int not_started = 127;
 
-// Returns the child, which is killed when this process ends. Throws RunError.
+// Returns the child's pid. The child is killed when this process ends. Throws RunError.
 pid_t start_worker(const WorkerStart&);
 
 }  // namespace bv

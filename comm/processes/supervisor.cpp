@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL after a failure
 // How long a worker that was asked to stop may lack a heartbeat, and may be saving.
 constexpr std::chrono::seconds max_silence{5}, max_saving{60};
-constexpr std::chrono::seconds max_leaving{10};  // after the first worker has ended well
+constexpr std::chrono::seconds max_leaving{10};  // after the first worker ended cleanly
 constexpr int user_error = 2;                    // an exit code
 
 template <size_t N>
@@ -92,8 +92,8 @@ void Supervisor::signal_all(int number) {
     if (pid > 0) kill(pid, number);
 }
 
-// Reaps `first` before all others that have ended since the last call, whose SIGCHLDs are merged
-// into its own.
+// Reaps `first`, then all others that have ended since the last call: their SIGCHLDs may have been
+// merged into its own.
 void Supervisor::reap(pid_t first) {
   for (int round = 0; round < 2; ++round)
     for (size_t i = 0; i < workers_.size(); ++i) {
@@ -110,14 +110,14 @@ void Supervisor::ended(int worker, int status) {
   if (ending_) return;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (WIFEXITED(status) && (code == 0 || is_stop_code(code))) {
-    // The others may still be saving. One that they told to stop before it had the signal says
-    // SIGTERM.
+    // The others may still be saving. A worker that stops at a peer's request, before the signal
+    // reaches it, exits with SIGTERM's code.
     if (code != 0) verdict_ = stopping_ ? 128 + stopping_ : code;
     if (!leaving_) leaving_ = Clock::now();
     return;
   }
-  // Others may be asked to stop while this one fails, or it may have been killed by a request to
-  // stop, before it had a handler: neither is to be restarted.
+  // Not to be restarted: a run that was being stopped when this worker failed, or whose worker was
+  // killed by a stop signal before its handler was installed.
   const bool asked = stopping_ != 0 || is_stop_code(verdict_) || is_stop_code(code);
   const bool mistake = code == user_error || code == not_started;
   // A worker killed by our signal before its handler was installed is not reported.
@@ -126,7 +126,7 @@ void Supervisor::ended(int worker, int status) {
   end_others();
 }
 
-// "rank 3", and on which of several machines.
+// "rank 3", with its node if there are several.
 std::string Supervisor::name_of(int worker) const {
   std::string name = "rank " + std::to_string(rank_of(worker));
   if (place_.nodes == 1) return name;
@@ -136,7 +136,7 @@ std::string Supervisor::name_of(int worker) const {
 void Supervisor::say_end(int worker, int status, bool final) {
   const std::string who = name_of(worker);
   const bool said = region_.control().error_printed;
-  // A single process has printed itself what went wrong.
+  // A single process has itself printed the error.
   const bool only = workers_.size() == 1 && place_.nodes == 1;
   const std::string line =
       WIFSIGNALED(status) ? who + " was killed by " + name_of_signal(WTERMSIG(status)) +
@@ -144,14 +144,14 @@ void Supervisor::say_end(int worker, int status, bool final) {
                           : who + " ended with exit code " + std::to_string(WEXITSTATUS(status));
   const bool known = WIFEXITED(status) && said;
   const bool needed = !known || (WEXITSTATUS(status) != user_error && !only);
-  if (known)  // perhaps by a peer of one that hangs
+  if (known)  // perhaps printed by a peer of a rank that hangs
     fails(stopped_worker().value_or(worker), text_of(region_.control().error), needed ? line : "",
           final);
   else
     fails(worker, line, line, final);
 }
 
-// line: to print, at once unless a restart's line will have the cause.
+// line: printed at once, unless a restart may follow, whose line has the cause.
 void Supervisor::fails(int worker, const std::string& cause, const std::string& line, bool final) {
   if (final || !may_restart_) {
     if (!line.empty()) print_error_line(line);
@@ -165,7 +165,7 @@ void Supervisor::fails(int worker, const std::string& cause, const std::string& 
   unsaid_ = line;
 }
 
-// The worker that its peers gave up, if its whole process hangs.
+// A worker whose whole process hangs, if there is one: its peers gave up waiting for it.
 std::optional<int> Supervisor::stopped_worker() const {
   for (size_t i = 0; i < workers_.size(); ++i) {
     const RankStatus& status = region_.rank(rank_of(int(i)));
@@ -191,7 +191,7 @@ void Supervisor::stop(int number) {
     return;
   }
   if (!ending_ || failure_) verdict_ = 128 + number;
-  if (failure_) {  // but for this, it would be started again
+  if (failure_) {  // the signal prevents the restart
     if (!unsaid_.empty()) print_error_line(unsaid_);
     failure_.reset();
   }
@@ -200,7 +200,7 @@ void Supervisor::stop(int number) {
 }
 
 void Supervisor::look_at_workers() {
-  // Until its first step, the processes may meet at the same port.
+  // Before the first step, the processes may still meet at the same port.
   if (launch_.others && !stopping_ && !ending_ && step() > 0)
     launch_.others->answer_latecomers(restart_);
   if (stopping_ && !ending_) look_at_stopping();
@@ -218,7 +218,7 @@ bool Supervisor::all_hang() const {
   return true;
 }
 
-// Called once a second; a machine that was suspended has not waited.
+// Called once a second. Counts calls, so the time that a machine is suspended doesn't count.
 void Supervisor::look_at_all() {
   silent_seconds_ = all_hang() ? silent_seconds_ + 1 : 0;
   if (silent_seconds_ < launch_.timeout) return;
@@ -249,7 +249,7 @@ void Supervisor::look_at_stopping() {
   }
 }
 
-// Kills a worker that is stopped while it ends: the others wait only for its end.
+// Kills a worker that hangs while it ends: the run waits for nothing else.
 void Supervisor::look_at_leaving() {
   if (Clock::now() - *leaving_ < max_leaving) return;
   for (size_t i = 0; i < workers_.size(); ++i) {

@@ -1,4 +1,4 @@
-// The processes of this machine from one start to their end, as the launcher watches them.
+// Starts this machine's processes and watches them until they end: one attempt of a run.
 #pragma once
 #include <sys/types.h>
 
@@ -33,7 +33,7 @@ class Supervisor {
   std::string error() const;
   // The line about this end that is still to be printed, or "".
   const std::string& unsaid() const { return unsaid_; }
-  // The furthest step of a rank of this machine.
+  // The furthest step of any rank of this machine.
   int64_t step() const;
   std::string folder() const;
 
@@ -74,7 +74,7 @@ class Supervisor {
   std::optional<Clock::time_point> leaving_;  // when the first worker ended well
   bool ending_ = false;
   Clock::time_point kill_at_;
-  int silent_seconds_ = 0;  // of all processes
+  int silent_seconds_ = 0;  // that all workers have lacked a heartbeat
   std::optional<Failure> failure_;
   std::string unsaid_;
 };

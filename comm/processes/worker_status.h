@@ -1,4 +1,4 @@
-// Tells the launcher that started a worker where it is, for the restart after its death.
+// Reports a worker's step and run folder to its launcher, for a restart after a failure.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,10 +11,10 @@ namespace bv {
 
 class WorkerStatus {
  public:
-  // Joins the memory of the launcher. A process without peers, who would watch it, gets a heartbeat
-  // for the launcher.
+  // Opens the memory shared with the launcher. Starts a heartbeat if this process has no peers;
+  // otherwise its communicator does.
   explicit WorkerStatus(const World&);
-  void claimed(const std::string& folder);  // the run's, by rank 0
+  void claimed(const std::string& folder);  // the run's; called by rank 0
   void begins(int64_t step);
 
  private:

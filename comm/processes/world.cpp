@@ -29,7 +29,7 @@ int number(const std::string& name, int min, int max) {
   return static_cast<int>(*value);
 }
 
-// A launcher's variables. If those of local ranks are missing (null), there is one machine.
+// A launcher's variables. Without those of local ranks (null or not set), there is one machine.
 struct Family {
   const char *rank, *size, *local_rank, *local_size;
 };
@@ -110,7 +110,7 @@ World from_open_mpi() {
   return world;
 }
 
-// The Hydra process that started this one, perhaps by shells in between, else its parent.
+// The Hydra process that started this one, perhaps through shells; if none is found, its parent.
 std::string hydra_proxy() {
   std::string parent = std::to_string(getppid());
   for (std::string pid = parent; pid != "0" && pid != "1" && !pid.empty();) {
@@ -190,7 +190,7 @@ void refuse_other_launchers() {
 std::optional<World> world_from_environment() {
   if (variable(torchrun.rank) || variable(torchrun.size)) return from_torchrun();
   if (variable(open_mpi.rank) || variable(open_mpi.size)) return from_open_mpi();
-  // srun sets PMI_RANK, too, for programs of MPICH's.
+  // srun sets PMI_RANK, too, for MPICH's programs.
   const bool under_srun = variable("SLURM_PROCID") && !variable(pmi.local_rank);
   if ((variable(pmi.rank) || variable(pmi.size)) && !under_srun) return from_hydra();
   // SLURM_NTASKS alone is also set in a shell that is yet to start the processes.

@@ -17,17 +17,17 @@ struct NodePlacement {
 struct World {
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   bool launched = false;   // by our launcher: a worker even if -n is on the command line
-  bool launchers = false;  // the ranks are the launchers themselves, one a node
+  bool launchers = false;  // the ranks are the launchers themselves, one per node
   std::string patience = "--timeout";  // for messages: how long the ranks wait for each other
-  int least_nodes = 0;                 // of launchers: with so many the run may start
+  int least_nodes = 0;                 // of launchers: the fewest nodes of a start
   int max_restarts = 0;                // of launchers
-  int device = -1;                     // of this machine's; -1: the local rank's
+  int device = -1;                     // device number on this machine; -1: the local rank
   int shared_fd = -1;  // memory shared with the peers: from our launcher, or set by connecting
   std::string master;  // "addr:port" or a job's id: the meeting point under another launcher
   std::string host;    // MASTER_ADDR: rank 0's machine if there are several, or empty
   int port = 29500;    // MASTER_PORT
   std::string secret;  // BAREVISION_SECRET, shared by all ranks, or empty
-  int node = -1, nodes = 0;  // this machine's number, of how many; -1, 0: the launcher doesn't say
+  int node = -1, nodes = 0;  // this machine's number, and how many; -1, 0: not set by the launcher
   std::string machine;       // this machine's name
   std::vector<NodePlacement> seats;  // by rank, once connected; empty on one machine
   bool several_machines() const { return local_size != size; }
@@ -51,14 +51,14 @@ std::string name_of_machine();
 // several: each would start a run of its own.
 void refuse_other_launchers();
 
-// Nothing if no such variables are set. Throws UserError if they are incomplete or contradictory.
+// nullopt if no such variables are set. Throws UserError if they are incomplete or contradictory.
 std::optional<World> world_from_environment();
 
 // Numbers the nodes of all seats from 0, in the order of their first ranks. If the launcher gave no
-// numbers (node -1), equal names of machines are one node.
+// numbers (node -1), machines with equal names are one node.
 void number_nodes(std::vector<NodePlacement>&);
-// The ranks of `rank`'s node; and those with its place on each of the nodes: empty if the nodes
-// have different numbers of ranks.
+// ranks_of_node: the ranks of `rank`'s node. ranks_across: the ranks that have its place on their
+// nodes; empty if the nodes have different numbers of ranks.
 std::vector<int> ranks_of_node(const std::vector<NodePlacement>&, int rank);
 std::vector<int> ranks_across(const std::vector<NodePlacement>&, int rank);
 // "ranks 0-1, 4" or "rank 3"

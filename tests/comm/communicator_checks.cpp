@@ -67,7 +67,7 @@ struct Peers {
   int own() const { return ranks[size_t(comm.rank())]; }
 };
 
-// Makes a channel's stream wait for stream 0, or stream 0 for the channel's.
+// Makes stream `then` wait for the work so far on stream `first`.
 void order(Backend& backend, Stream first, Stream then) {
   const Event event = backend.create_event();
   backend.record(event, first);
@@ -96,7 +96,7 @@ void check_rows(const Peers& p, size_t count) {
     require(rows.host[i] == sum_of(p.ranks, i), "reduce_scatter" + what);
   for (size_t i = 0; i < size * count; ++i)
     require(all.host[i] == sum_of(p.ranks, i), "all_reduce" + what);
-  // Gathers from the rows again: the same as all_reduce gives.
+  // Gathering the reduce-scatter's rows must give the all-reduce's result.
   on_stream_of(p, [&] { p.comm.all_gather(rows.data(), count, p.stream); });
   rows.download();
   require(rows.host == all.host, "all_gather" + what);
@@ -114,11 +114,11 @@ struct Message {
   size_t size;
   int peer;
   bool send;
-  size_t number;  // of the messages between the two
+  size_t number;  // index of this message between the two ranks
 };
 
-// Each rank sends `sizes` to every rank for which goes(from, to) holds; each orders its transfers
-// differently.
+// Every rank sends messages of `sizes` to each rank for which goes(from, to) holds. The ranks order
+// their transfers differently.
 template <class Goes>
 void check_exchange(const Peers& p, const std::vector<size_t>& sizes, uint32_t seed, Goes goes) {
   const int me = p.comm.rank();
@@ -162,14 +162,14 @@ void check_exchanges(const Peers& p, uint32_t seeds) {
   for (uint32_t seed = 1; seed <= seeds; ++seed) {
     check_exchange(p, {1000}, seed, [&](int from, int to) { return to == (from + 1) % size; });
     check_exchange(p, sizes, seed, [&](int from, int to) { return from != to; });
-    check_exchange(p, {1, 140000}, seed, [](int, int) { return true; });  // itself, too
+    check_exchange(p, {1, 140000}, seed, [](int, int) { return true; });  // also to itself
   }
   // A pipeline: only neighbours exchange, and the ends have one neighbour.
   check_exchange(p, {262147}, 1, [](int from, int to) { return to == from + 1; });
   check_exchange(p, {0}, 1, [](int from, int to) { return from == to + 1; });
 }
 
-// Two messages that one rank sends in one call, the other receives in two.
+// One rank sends two messages in one call; the other receives them in two.
 void check_divided_exchange(const Peers& p) {
   if (p.comm.size() < 2 || p.comm.rank() > 1) return;
   Array<unsigned char> first(p.backend, 200000), second(p.backend, 3);
@@ -280,7 +280,7 @@ void check_channels(Communicator& world, Backend& backend, Side side) {
     }
 }
 
-// Every rank reports a mistake of any rank.
+// An exchange with a rank that doesn't exist is refused.
 void check_refusals(Communicator& world) {
   const auto refused = [](auto call) {
     try {

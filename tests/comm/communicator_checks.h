@@ -5,7 +5,7 @@
 
 namespace bv::test {
 
-// Whether collectives of several communicators may be in flight in different orders on each rank.
+// Whether the ranks may issue the collectives of several communicators in different orders.
 enum class Side { by_side, one_after_another };
 
 // Collective. Returns 0, or 1 after printing on stderr what is wrong.

@@ -111,7 +111,7 @@ TEST(Exchange, RefusesGroupsThatDontFitTogether) {
     const auto refusal = [&](const std::vector<int>& own, const std::vector<int>& others) {
       return error_of<std::exception>([&] { world.group(world.rank() == 1 ? own : others); });
     };
-    const std::string differs = "group: rank 0 names other ranks than they do";
+    const std::string differs = "group: rank 0 lists other ranks than they do";
     if (refusal({1}, {0, 1, 2}) != differs) return 1;
     if (refusal({0, 1, 2}, {0, 2, 1}) != differs) return 2;
     if (refusal({0, 1, 3}, {0, 1, 3}) != differs) return 3;

@@ -17,7 +17,7 @@
 namespace bv::test {
 namespace {
 
-// Milliseconds that ranks wait for each other where nobody is to wait so long.
+// A timeout in milliseconds that no test reaches.
 constexpr int patient = 3600000;
 
 Child launcher(int nproc, const std::string& words) {
@@ -159,7 +159,7 @@ TEST(Launch, NamesTheFirstOfSeveralDeaths) {
   Child run = launcher(2, "in-turn");
   wait_until_up(run);
   const std::vector<pid_t> workers = children_of(run.pid());
-  kill(run.pid(), SIGSTOP);  // it sees both at once
+  kill(run.pid(), SIGSTOP);  // so that it sees both deaths at once
   const auto ended = [](pid_t worker) { return state_of(worker) == 'Z'; };
   EXPECT_TRUE(wait_until([&] { return std::ranges::all_of(workers, ended); }));
   kill(run.pid(), SIGCONT);
@@ -187,7 +187,7 @@ TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
       << ending.errors;
 }
 
-// Its peers have finished, so only the launcher can notice.
+// The worker's peers have finished, so only the launcher can notice.
 TEST(Launch, EndsARunWhoseWorkerIsStoppedOnItsLastWay) {
   Child launcher([] { return launch_workers(2, "last_way 1"); });
   const Ending ending = launcher.wait();
@@ -233,7 +233,7 @@ void expect_sum_under(const std::string& tool, const std::string& options) {
   EXPECT_EQ(count(ending.errors, "sum 3 of 2"), 2u) << ending.errors;
 }
 
-// Open MPI's, or MPICH's, which knows none of the other's options.
+// Open MPI's mpirun, which needs these variables, or MPICH's, which ignores them.
 TEST(Launch, WorksUnderMpirun) {
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -241,7 +241,7 @@ TEST(Launch, WorksUnderMpirun) {
   expect_sum_under("mpirun", "-n 2");
 }
 
-// MPICH's; with a shell between it and the rank.
+// MPICH's launcher, also with a shell between it and the rank.
 TEST(Launch, WorksUnderHydra) {
   expect_sum_under("mpiexec.hydra", "-n 2");
   if (!testing::Test::IsSkipped())

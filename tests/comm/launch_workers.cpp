@@ -1,4 +1,4 @@
-// Workers of launch_test.cpp and resnet_test.cpp. The test program starts itself again as a worker,
+// Workers for tests that call launch_workers(). The test program starts itself again as a worker,
 // which never reaches main().
 #include <sched.h>
 #include <unistd.h>
@@ -75,7 +75,7 @@ int train(const Words& words) {
   return 128 + (stop_signal() ? stop_signal() : SIGTERM);
 }
 
-// told: at a stop signal rank 0 ends first; rank 1 as one that it has told to stop
+// told: on a stop signal rank 0 exits first, then rank 1 as if rank 0 had told it to stop
 int told(const Words&) {
   catch_stop_signals();
   const int rank = own_world().rank;
@@ -167,7 +167,7 @@ int run_communicator(const Words& words) {
   });
 }
 
-// affinity: the exit code is the number of CPUs this process may run on
+// affinity: prints how many CPUs and threads this process may use
 int affinity(const Words&) {
   const World world = own_world();
   cpu_set_t cpus;
@@ -215,7 +215,7 @@ int ends(const Words& words) {
   WorkerStatus status(world);
   status.claimed("runs/one");
   if (restart && restart->folder != "runs/one") return 95;
-  size_t unlogged = 0;  // the restarts just before this one that came to no step
+  size_t unlogged = 0;  // the restarts just before this one that reached no step
   while (unlogged + 1 + 2 < start && number(words, start - 1 - unlogged) == 0) ++unlogged;
   if (restart && restart->unlogged.size() != unlogged) return 97;
   if (start >= words.size()) return 0;
@@ -226,8 +226,8 @@ int ends(const Words& words) {
   return 96;
 }
 
-// broken DEVICE...: a rank with one of these devices ends before its first step; the others train
-// until they are fewer than at first, then say which devices they have
+// broken DEVICE...: a rank with one of these devices ends before its first step; the others sleep
+// if there are four ranks, and print their devices if there are fewer
 int broken(const Words& words) {
   const World world = own_world();
   WorkerStatus status(world);

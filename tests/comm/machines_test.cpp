@@ -1,5 +1,5 @@
 // The data connections between machines: rings and the 2-D all-reduce, between processes connected
-// by sockets, which count the bytes.
+// by sockets. The Mesh counts the bytes sent.
 #include "comm/connect/machines.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct Calm final : RunWatch {
   }
 };
 
-// The hosts' communicator, which the rings only need to exist.
+// A hosts' communicator that does nothing: the rings need one, but don't use it here.
 struct NoHosts final : Communicator {
   using Communicator::Communicator;
   void all_reduce(float*, size_t, Stream) override {}
@@ -180,7 +180,7 @@ Sent sent(const Mesh& mesh, Shape shape) {
   return sum;
 }
 
-// 2 S (N - 1) / N leave a node; with a flat ring, 2 S (P - 1) / P.
+// A node sends 2 S (N - 1) / N bytes, with a flat ring 2 S (P - 1) / P.
 TEST(Machines, SendAsManyBytesAsTheFormulaSays) {
   for (const Shape shape : {Shape{2, 2}, Shape{3, 2}})
     on_all(shape, [shape](Machine& m) {
@@ -231,8 +231,8 @@ TEST(Machines, GatherScatterAndSendToAll) {
     });
 }
 
-// All ranks send to all, including themselves, more than any buffer holds, in groups with different
-// orders.
+// Every rank sends more to all ranks, itself included, than any buffer holds, in a group whose
+// ranks are in another order.
 TEST(Machines, ExchangeAllAtOnce) {
   on_all({2, 2}, [](Machine& m) {
     const int order[] = {3, 1, 0, 2};

@@ -46,7 +46,7 @@ Child::Child(const std::function<int()>& body) {
     std::fflush(nullptr);
     _exit(code);
   }
-  setpgid(pid_, pid_);  // done by parent and child, whichever comes first
+  setpgid(pid_, pid_);  // in parent and child, as either may run first
   close(ends[1]);
   errors_fd_ = ends[0];
 }
@@ -151,7 +151,7 @@ void Gate::wait() const {
   if (!is_open_within(int(hang * 1000))) throw std::runtime_error("nobody has opened the gate");
 }
 bool Gate::is_open_within(int milliseconds) const {
-  pollfd item{ends_[0], POLLIN, 0};  // the byte stays for the others
+  pollfd item{ends_[0], POLLIN, 0};  // the byte stays for the other waiters
   return poll(&item, 1, milliseconds) == 1;
 }
 

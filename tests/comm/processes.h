@@ -15,7 +15,7 @@ inline constexpr double hang = 300;
 double seconds_now();
 void pause_a_millisecond();
 
-// Looks every millisecond whether the condition holds; false: it never did.
+// Checks every millisecond whether the condition holds; false: it didn't within `hang` seconds.
 template <class Condition>
 bool wait_until(Condition holds) {
   for (const double start = seconds_now(); !holds();) {
@@ -58,8 +58,8 @@ Process& first_to_end(Process& one, Process& other) {
 }
 
 using Ranks = std::vector<std::unique_ptr<Child>>;
-void expect_all_end_well(Ranks&);                        // with 0
-void expect_failure(Child&, const std::string& errors);  // with 1
+void expect_all_end_well(Ranks&);                        // with exit code 0
+void expect_failure(Child&, const std::string& errors);  // with exit code 1
 
 // Runs the launcher with the test program as the workers; `words` names one of the workers in
 // launch_workers.cpp.

@@ -1,5 +1,5 @@
 // Strangers of all kinds, and ranks of other jobs, versions and secrets, connect to the port of the
-// rendezvous. In every test the run itself must start.
+// rendezvous. The run must start all the same, or end in time with a line that gives the reason.
 #include "comm/connect/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -52,11 +52,11 @@ void say(const Socket& to, const void* data, size_t bytes) {
   send(to.fd(), data, bytes, MSG_NOSIGNAL);
 }
 
-// Seconds; a greeting that arrives byte by byte takes 108.
+// Seconds; a Handshake that arrives byte by byte takes about 115.
 constexpr double in_time = 60;
 
-// Ranks meet in time although `disturb` has the port to itself first. A stranger who is waited for
-// outlasts this time.
+// The ranks must meet in time although `disturb` has the port to itself first. If they waited for
+// the stranger, they would not.
 template <class Disturb>
 void expect_to_meet(Disturb disturb, int size = 2) {
   const int port = free_port();
@@ -164,7 +164,7 @@ TEST(Rendezvous, WithoutTheSecretNobodyComesIn) {
        "turned away: BAREVISION_SECRET is set on one side only"},
       {"", "b", "BAREVISION_SECRET is set for rank 1, not for rank 0; set the same",
        "turned away: BAREVISION_SECRET is set on one side only"}};
-  // Side by side: each rank 0 waits until its time is up.
+  // Concurrently, since each rank 0 waits until its timeout.
   Ranks ranks;
   for (const Case& c : cases) {
     const int port = free_port();
@@ -190,8 +190,8 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   EXPECT_FALSE(
       equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake_of(world), one)));
   EXPECT_TRUE(equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake, one)));
-  // Computed with Python's hmac module: '0', a Handshake of rank 1 of 2, otherwise zeros; then
-  // zeros.
+  // Computed with Python's hmac module: the key is the secret, the message '0', `fixed` and a nonce
+  // of zeros.
   Handshake fixed{.rank = 1, .size = 2};
   fixed.preamble.has_secret = 1;
   const Digest digest = proof_of_rank0(world, fixed, Nonce{});
@@ -204,7 +204,7 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   EXPECT_EQ(hex, "f9e1ec45d3639ad87cc1b572733bc43bd6851ef7728945e853da472bd700b0de");
 }
 
-// The last call is cut short by the end of the waiting, which finds enough ranks.
+// The timeout cuts the last call short; enough ranks have connected by then.
 TEST(Rendezvous, AQuorumMeetsAtTheEnd) {
   const int port = free_port();
   Ranks ranks;

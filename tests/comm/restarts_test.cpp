@@ -97,8 +97,8 @@ TEST(Restarts, EndAtASignalDuringThePause) {
   EXPECT_FALSE(run.anyone_left());
 }
 
-// A launcher of four workers of which one or two devices are broken; numbers of processes that
-// `step` divides fit.
+// A launcher of four workers with these broken devices. A number of processes fits if `step`
+// divides it.
 Ending end_of_broken(const std::string& devices, int min_nproc, int max_restarts, int step = 1) {
   Child run([=] {
     setenv(worker_variable, ("broken " + devices).c_str(), 1);

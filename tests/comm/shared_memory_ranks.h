@@ -8,10 +8,10 @@
 
 namespace bv::test {
 
-// Runs body(communicator) in `size` processes. timeout: `hang` where no wait is to last so long.
+// Runs body(communicator) in `size` processes. timeout: `hang` if no wait should reach it.
 template <class Body>
-Ranks start_ranks(int size, size_t bucket_bytes, double timeout, Body body) {
-  const SharedRegion region = SharedRegion::create(size);
+Ranks start_ranks(const SharedRegion& region, int size, size_t bucket_bytes, double timeout,
+                  Body body) {
   Ranks ranks;
   for (int rank = 0; rank < size; ++rank)
     ranks.push_back(std::make_unique<Child>([&, rank] {
@@ -23,6 +23,10 @@ Ranks start_ranks(int size, size_t bucket_bytes, double timeout, Body body) {
       return body(*peers);
     }));
   return ranks;
+}
+template <class Body>
+Ranks start_ranks(int size, size_t bucket_bytes, double timeout, Body body) {
+  return start_ranks(SharedRegion::create(size), size, bucket_bytes, timeout, body);
 }
 
 }  // namespace bv::test

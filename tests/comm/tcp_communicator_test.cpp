@@ -114,7 +114,7 @@ TEST(TcpCommunicator, APeerThatDiesEndsAll) {
                  "rank 1: rank 2 (node 2, machine c) has died, or its machine can't be reached\n");
 }
 
-// Rank 0's host computes meanwhile; its thread forwards messages.
+// Rank 0's main thread is busy meanwhile; its communicator's thread forwards messages.
 TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
   Ranks ranks = start_ranks(3, hang, [](Communicator& peers) {
     peers.barrier();
@@ -125,7 +125,7 @@ TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
   });
   const std::string line = "rank 2 (node 2, machine c) has died, or its machine can't be reached\n";
   expect_failure(*ranks[1], "rank 1: " + line);
-  EXPECT_FALSE(ranks[0]->has_ended());  // which its thread does 2 s later
+  EXPECT_FALSE(ranks[0]->has_ended());  // that thread ends it 2 s later
   expect_failure(*ranks[0], "rank 0: " + line);
 }
 
@@ -158,7 +158,7 @@ TEST(TcpCommunicator, APeerThatDoesntAnswerEndsAll) {
 TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
   Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
     if (peers.rank() == 1) peers.busy(Busy::saving);
-    peers.barrier();  // rank 0 has heard of it
+    peers.barrier();  // rank 0 has received it
     if (peers.rank() == 1) usleep(2500000);
     peers.barrier();
     return 0;
@@ -169,7 +169,7 @@ TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
 TEST(TcpCommunicator, WhoIsStoppedInASaveIsNoticed) {
   Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
     if (peers.rank() == 1) peers.busy(Busy::saving);
-    peers.barrier();  // rank 0 has heard of it
+    peers.barrier();  // rank 0 has received it
     if (peers.rank() == 1) raise(SIGSTOP);
     peers.barrier();
     return 0;
@@ -208,7 +208,7 @@ TEST(TcpCommunicator, AFrameLargerThanAnyIsNotReadIntoMemory) {
   const int port = free_port();
   const auto first = start_rank(0, 2, port, hang, sum_once);
   const auto broken = start_broken_rank(1, 2, port, {0, 0xffffffffu});
-  expect_failure(*first, "rank 0: rank 1 sent a message that is not of this program\n");
+  expect_failure(*first, "rank 0: rank 1 sent data that is not a message of this program\n");
 }
 
 TEST(TcpCommunicator, NamesWhoDoesntCome) {

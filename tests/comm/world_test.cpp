@@ -119,7 +119,7 @@ TEST(World, ReadsSlurm) {
   EXPECT_EQ(world->node, 2);
 }
 
-// Hydra's of MPICH and Intel MPI, in a Slurm job's script, too; srun sets PMI_RANK itself.
+// Hydra's variables (MPICH, Intel MPI), also in a Slurm job script; srun, too, sets PMI_RANK.
 TEST(World, ReadsHydra) {
   const std::vector<std::string> ranks = {"PMI_RANK=3", "PMI_SIZE=4", "MPI_LOCALRANKID=1",
                                           "MPI_LOCALNRANKS=2"};

@@ -1,5 +1,5 @@
 // Compares "Add an operation" in docs/kernels.md with the files that the tree's operations touch:
-// each operation must be in each listed file, and no other file may be about all of them.
+// each operation must be in each listed file, and no other file may mention all of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class AddOperation : public testing::Test {
       (path.find("NAME") == path.npos ? fixed_ : named_).insert(path);
   }
 
-  // Names NAME.cpp, NAME.cu ... with the operations they contain: {"loss", {"Metrics", ...}}.
+  // Maps NAME of NAME.cpp, NAME.cu ... to the files' operations: {"loss", {"Metrics", ...}}.
   static std::map<std::string, std::vector<std::string>> operations() {
     const std::string table = contents("kernels/kernels.h"), word = "KernelTable<";
     const size_t begin = table.rfind(word) + word.size();
@@ -67,7 +67,7 @@ class AddOperation : public testing::Test {
     return by_file;
   }
 
-  // The operation's name, and those of pairs that it is in: LinearBackwardInput, LinearBackward.
+  // The names of the operation and of the pairs it belongs to: LinearBackwardInput, LinearBackward.
   static std::vector<std::string> names_of(const std::string& op) {
     std::vector<std::string> names{op};
     const std::string table = contents("kernels/kernels.h");
@@ -78,7 +78,7 @@ class AddOperation : public testing::Test {
   }
 
   std::string section_;
-  std::set<std::string> fixed_, named_;  // the paths in the section; these with NAME in them
+  std::set<std::string> fixed_, named_;  // paths in the section without and with NAME
 };
 
 TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {

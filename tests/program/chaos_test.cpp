@@ -27,7 +27,7 @@ namespace {
 
 constexpr int steps = 8;
 const std::string model = on_vit + "--data cifar --batch 6 --save-every 2steps --out run --keep 2 ";
-// A stopped process is found soon; an undisturbed run on a busy machine may need long waits.
+// soon: detects a stopped process early. patient: for undisturbed runs, also on a busy machine.
 const std::string soon = "--timeout 2 ", patient = "--timeout 60 ";
 const std::string until = "--steps " + std::to_string(steps) + " ";
 
@@ -58,7 +58,7 @@ class Chaos : public ShallowProgramTest {
     random_.seed(unsigned(seed_));
   }
 
-  // Runs trials: a few, or for their share of the time.
+  // Runs a few trials, or trials for this test's share of the time.
   template <class Trial>
   void repeat(const std::string& name, int few, Trial trial) {
     const double share = number("BAREVISION_CHAOS_SECONDS", 0) / 13.0, start = seconds_now();
@@ -116,8 +116,8 @@ class Chaos : public ShallowProgramTest {
       EXPECT_NEAR(ours[i], losses_[i], tolerance * std::abs(losses_[i])) << "step " << i + 1;
   }
 
-  // One attempt that is ended or runs to its end. `changing`: with any number of processes, on any
-  // device.
+  // One attempt, disturbed at a random moment. `changing`: with a random number of processes, on a
+  // random device.
   void disturbed_attempt(bool changing) {
     const int processes = changing ? 1 + below(3) : 2;
     const bool simt = changing && is_built(DeviceKind::simt) && below(3) == 0;
@@ -125,8 +125,8 @@ class Chaos : public ShallowProgramTest {
             std::string("--oversubscribe --precision fp32 --device ") + (simt ? "simt" : "cpu"),
             simt ? 4 : 1);
   }
-  // At any moment within so many times an undisturbed run, which also takes longer on a busy
-  // machine.
+  // Sleeps for a random part of `runs` times the duration of an undisturbed run, which grows as
+  // well on a busy machine.
   void pause_for_up_to(double runs) { usleep(unsigned(below(1 + int(runs * undisturbed_ * 1e6)))); }
   void disturb(int processes, const std::string& words, double runs) {
     Program run(folder_.path(),
@@ -150,7 +150,7 @@ class Chaos : public ShallowProgramTest {
     EXPECT_FALSE(run.anyone_left());
   }
 
-  // One attempt of a run that ends early if the stage can still be found.
+  // One attempt, in which the stage gets the signal if its process can still be found.
   void end_a_stage(const std::string& words, int stage, int signal) {
     Program run(folder_.path(), words + start_or_resume() + "--timeout 5 ");
     pause_for_up_to(1.5);
@@ -160,7 +160,7 @@ class Chaos : public ShallowProgramTest {
     EXPECT_FALSE(run.anyone_left());
     if (!found || end.code == 0) return;
     EXPECT_EQ(end.code, signal == SIGKILL ? 128 + SIGKILL : 1) << end.errors;
-    // "answered for 5 s" or, if it was stopped while leaving, "ended 5 s after the others did".
+    // "answered for 5 s" or, if it was stopped while leaving, "ended 10 s after the others did".
     const std::string how = signal == SIGKILL ? " was killed by SIGKILL" : " has not ";
     EXPECT_TRUE(has(end.errors, "rank " + std::to_string(stage) + how)) << end.errors;
   }
@@ -269,7 +269,7 @@ TEST_F(Chaos, KilledInASaveOrAnEvaluation) {
     const bool in_save = i % 2;
     const int64_t step = updates * (1 + below(epochs - 1));
     Program run(folder_.path(), words);
-    // The line comes just before the save.
+    // The line is written just before the save.
     ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":" + std::to_string(step) + ","));
     ASSERT_TRUE(in_save || wait_until([&] { return is_last_checkpoint(in("run"), step); }));
     usleep(unsigned(below(1 + int(epoch * 1e6 / (in_save ? 12 : 6)))));

@@ -145,7 +145,7 @@ TEST_F(DataFetch, LeavesNoFolderOfWhatIsNoDataSet) {
 
 // The seedlings' archive is a zip, with no checksum to compare.
 TEST_F(DataFetch, UnpacksZip) {
-  TorchArchive zip{.members = {}, .flags = 0x800};  // no sizes behind the contents
+  TorchArchive zip{.members = {}, .flags = 0x800};  // without data descriptors
   for (const char* name : {"a/1.ppm", "a/2.ppm", "b/NonsegmentedV2/1.ppm", "b/2.ppm"})
     zip.members.emplace_back(std::string("NonsegmentedV2/") + name,
                              "P6 9 7 255\n" + std::string(189, 'x'));
@@ -154,7 +154,7 @@ TEST_F(DataFetch, UnpacksZip) {
   EXPECT_EQ(end.code, 0) << end.errors;
   EXPECT_TRUE(has(end.output, "unverified: SHA-256 "));
   EXPECT_TRUE(
-      has(end.output, ", with which nothing is recorded to compare\nset: 4 images, 2 classes\n"))
+      has(end.output, ", no checksum is recorded to compare it with\nset: 4 images, 2 classes\n"))
       << end.output;
   EXPECT_EQ(names_in(in("set")), (std::set<std::string>{"a", "b"}));
   EXPECT_EQ(names_in(in("set/b")), (std::set<std::string>{"2.ppm", "NonsegmentedV2"}));

@@ -38,8 +38,8 @@ std::vector<Json> objects_in(const std::string& text) {
   return objects;
 }
 
-// Outputs of two batches. oneDNN's AVX2 products have the last bit of some rows by their place in
-// the batch, those with AVX-512 don't.
+// Compares the outputs for two batch sizes. In oneDNN's AVX2 products, the last bit of some rows
+// depends on their place in the batch; with AVX-512 it doesn't.
 void expect_same_numbers(const std::string& got, const std::string& want) {
   if (has_avx512()) {
     EXPECT_EQ(got, want);
@@ -158,7 +158,7 @@ TEST_F(Evaluation, PrintsCountsAndAReportOfEachClass) {
   EXPECT_EQ(all, 60);
   EXPECT_NEAR(*parse_number(text_of(result, "top1")), double(right) / 60, 1e-8);
 
-  // A run of two processes prints the same for its own images, after its evaluation's line.
+  // A run of two processes prints the same report, after its evaluation's line.
   const Finished again =
       go(on_vit + "--data photos --batch 6 --lr 1e-3 --steps 4 --report -n 2 --out run2");
   const std::string once = go("eval run2").output;
@@ -252,7 +252,7 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("predict run empty nowhere",
                  "empty: no pictures in this folder (and 1 more such)");
   expect_refused("predict run photos --lr 3", "--lr is not an option of predict");
-  // Weights of a model with another size.
+  // Weights of a model of another size.
   const std::string model = in("models/vit_tiny.json");
   write_text(model, replaced(contents(model), R"("depth": 2)", R"("depth": 3)"));
   expect_refused("predict run photos", weights + ": these weights don't fit the model; missing: ");
@@ -323,7 +323,7 @@ TEST_F(Evaluation, PredictionsComeInTheOrderGiven) {
     EXPECT_EQ(scalar_text(top[0][1]), text_of(objects[i], "probability"));
     EXPECT_GE(*parse_number(scalar_text(top[0][1])), *parse_number(scalar_text(top[1][1])));
   }
-  // The accuracy must be eval's.
+  // The accuracy must equal eval's.
   EXPECT_NEAR(*parse_number(text_of(eval("run --split all"), "top1")), right / 60., 1e-8);
 }
 

@@ -20,7 +20,7 @@ struct Answer {
   bool ranges = true;              // false: ignores requested ranges
   size_t cut = std::string::npos;  // breaks off after so many bytes of the body
   bool hang = false;               // keeps the connection open after that, until release()
-  std::string etag = {};           // a range of another file's is answered with all of this one
+  std::string etag = {};           // sends the whole file if If-Range has another one
 };
 
 class HttpServer {
@@ -46,7 +46,7 @@ class HttpServer {
 
   std::string place() const { return "http://127.0.0.1:" + std::to_string(port_); }
   std::string url() const { return place() + "/set.tar.gz"; }
-  // The rest of what hangs is sent.
+  // Makes hanging connections send the rest.
   void release() { released_ = true; }
   std::vector<std::string> paths() const {
     const std::lock_guard lock(mutex_);
@@ -76,7 +76,7 @@ class HttpServer {
         request.append(text, size_t(n));
         if (!is_get(request)) break;
       }
-      // Another test's client, for which the port was free before: it doesn't count.
+      // A client of another test, whose port this was before: its connection doesn't count.
       if (!is_get(request)) continue;
       const Answer answer = next(request);
       const size_t if_range = request.find("If-Range: ");

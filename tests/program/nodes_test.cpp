@@ -110,7 +110,7 @@ TEST_F(ProgramOnNodes, TrainOnTheStandIn) {
   expect_near("four", "one");
 }
 
-// Starts these numbers of ranks on each node, like torchrun.
+// Starts nodes[i] ranks on node i, like torchrun.
 std::vector<Started> start_by_environment(const std::string& folder, const std::vector<int>& nodes,
                                           const std::string& words) {
   std::vector<Started> ranks;
@@ -174,7 +174,8 @@ struct Victim {
 
 class ProgramOnNodesEnds : public ProgramOnNodes {
  protected:
-  // Sends the signal; both must end, with these lines. A death is noticed long before the timeout.
+  // Sends the signal to `victim`; both launchers must end and print these lines. A death must be
+  // detected long before the timeout.
   void expect_end(const std::string& device, Victim victim, int signal, const std::string& on_node0,
                   const std::string& on_node1) {
     SCOPED_TRACE(device + ", rank " + std::to_string(victim.rank));
@@ -190,7 +191,7 @@ class ProgramOnNodesEnds : public ProgramOnNodes {
       const Finished end = nodes[n]->wait();
       EXPECT_NE(end.code, 0);
       const std::string& line = n == 0 ? on_node0 : on_node1;
-      if (line.empty() || line.ends_with(killed))  // only the launcher's line may come
+      if (line.empty() || line.ends_with(killed))  // only the launcher may print a line
         EXPECT_EQ(end.errors, line);
       else
         EXPECT_TRUE(has(end.errors, line)) << "node " << n << ": " << end.errors;
@@ -234,7 +235,7 @@ TEST_F(ProgramOnNodesEnds, InOrderOnASignal) {
   EXPECT_TRUE(std::filesystem::exists(in("run/last/weights.safetensors")));
 }
 
-// One rank finds the image, and tells all nodes.
+// One rank finds the image and reports it to all nodes.
 TEST_F(ProgramOnNodesEnds, WhenAnImageIsBroken) {
   make_class_folders(in("photos"), 2, 12);
   write_text(in("photos/class1/3.ppm"), "P6\n40 36\n255\nabc");
@@ -265,7 +266,7 @@ TEST_F(ProgramOnNodesEnds, WhenOptionsDiffer) {
 
 class ProgramOnNodesMeets : public ProgramOnNodes {
  protected:
-  // Expects exit code 2 and one line, `waited`: perhaps after that of a launcher that says so.
+  // Expects exit code 2 and one line. waited: a launcher's line about its waiting may precede it.
   void expect_refusal(Program& node, const std::string& line, bool waited = false) {
     const Finished end = node.wait();
     EXPECT_EQ(end.code, 2);
@@ -316,7 +317,7 @@ TEST_F(ProgramOnNodesMeets, StartsAlthoughGarbageComes) {
 
 TEST_F(ProgramOnNodesMeets, NamesTwoNodesOfOneRank) {
   const int port = free_port() + 1;
-  // Within the timeout both twins must come.
+  // Both twins must connect within the timeout.
   const std::string words = "-n 1 " + two_steps + "--device cpu --timeout 5 ";
   const std::string three = "--nnodes 3 --master-addr 127.0.0.1 --master-port " +
                             std::to_string(port) + " " + words + "--node-rank ";
@@ -333,7 +334,7 @@ TEST_F(ProgramOnNodesMeets, NamesTwoNodesOfOneRank) {
 
 TEST_F(ProgramOnNodesMeets, NamesNodesOfDifferentShape) {
   const int port = free_port() + 1;
-  // Within node 0's timeout the last one must come.
+  // `last` must connect within node 0's timeout.
   const std::string words = two_steps + "--device cpu --timeout ";
   const Started patient = start(0, port, "-n 2 " + words + "3600 --out run");
   const std::string node1 = "node 1 (" + name_of_machine() + ") ";
@@ -351,7 +352,7 @@ TEST_F(ProgramOnNodesMeets, NamesNodesOfDifferentShape) {
   const int next_port = free_port() + 1;
   const Started first = start(0, next_port, "-n 2 " + words + "5 --out other");
   Program last(folder_.path(), at(next_port));
-  expect_refusal(*first, "one that came was turned away: " + node1 + "has " + shape +
+  expect_refusal(*first, "a process that connected was refused: " + node1 + "has " + shape +
                              ", node 0 has --nnodes 2 -n 2; start");
 }
 
@@ -368,7 +369,7 @@ TEST_F(ProgramOnNodesMeets, NamesNodesOfOtherRestarts) {
   expect_refusal(*second, node1 + "was started with " + shape + " --max-restarts 3, node 0 with " +
                               shape + " --max-restarts 2; give all nodes the same");
   expect_refusal(*first,
-                 "one that came was turned away: " + node1 + "has " + shape +
+                 "a process that connected was refused: " + node1 + "has " + shape +
                      " --max-restarts 3, node 0 has " + shape + " --max-restarts 2; start",
                  true);
   expect_refusal(*some,

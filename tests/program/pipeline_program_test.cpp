@@ -1,5 +1,5 @@
 // The whole program with a model cut into stages: the files equal those of one process for any
-// number of stages, also if it changes when resuming; and the end of a run whose stage dies.
+// number of stages, also if a resume changes it; and a run ends if one of its stages dies.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -94,7 +94,7 @@ TEST_F(ProgramPipeline, AStageThatDiesOrStops) {
   for (const int signal : {SIGKILL, SIGSTOP})
     for (const int stage : {0, 1, 2}) {
       std::filesystem::remove_all(in("run"));
-      // A death is noticed without it.
+      // A death is detected without a timeout.
       const char* const timeout = signal == SIGKILL ? "3600" : "3";
       Program run(folder_.path(), words + " --timeout " + timeout);
       ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":3,"));

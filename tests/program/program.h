@@ -1,4 +1,4 @@
-// Runs the whole program like users: build/launcher as a child, in a folder for each test.
+// Runs the whole program as users do: build/launcher as a child, in a folder for each test.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ class ProgramTest : public testing::Test {
   Finished go(const std::string& words, ProgramOptions options = {}) const {
     return train(folder_.path(), words, options);
   }
-  // Makes this model, with a change in its file, the only known one.
+  // Replaces `from` by `to` in this model's file, and makes it the only known model.
   void change_model(const std::string& model, const std::string& from, const std::string& to);
   void TearDown() override {
     if (!models_.empty()) setenv("BAREVISION_MODELS", models_.c_str(), 1);
@@ -86,8 +86,8 @@ class ProgramTest : public testing::Test {
   std::string models_;  // BAREVISION_MODELS before change_model
 };
 
-// Runs whose model may be anyone's: the first three blocks of vit_tiny, a quarter of its weights
-// to draw, update and save. Other models as they are.
+// For tests in which the model doesn't matter: vit_tiny has three blocks, so a quarter of its
+// weights to draw, update and save. Other models are unchanged.
 class ShallowProgramTest : public ProgramTest {
  protected:
   ShallowProgramTest();

@@ -47,7 +47,7 @@ class ProgramErrors : public ProgramTest {
   void make_run(const std::string& out) const {
     go(on_vit + "--data cifar --batch 8 --optimizer sgd --momentum 0 --steps 2 --out " + out);
   }
-  // A refusal in one line that begins so.
+  // Expects a refusal in one line that begins with `begin`.
   void expect_one_line(const std::string& words, const std::string& begin) const {
     const Finished end = run(words);
     EXPECT_EQ(end.code, 2);
@@ -426,7 +426,7 @@ TEST_F(ProgramErrors, OfAPictureThatIsReplaced) {
       mkfifo(in("other").c_str(), 0600);
     else
       write_text(in("other"), ""), fs::resize_file(in("other"), 1ull << 40);
-    fs::rename(in("other"), in("photos/class1/3.ppm"));  // at no moment is there none
+    fs::rename(in("other"), in("photos/class1/3.ppm"));  // atomic: the file always exists
     const Finished end = training.wait();
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(end.errors,

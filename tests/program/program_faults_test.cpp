@@ -12,7 +12,7 @@
 namespace bv::test {
 namespace {
 
-// Runs until it is stopped.
+// A run that lasts until it is stopped.
 const std::string endless = on_vit + "--data synthetic --batch 4 --steps 100000 --out run ";
 
 class ProgramFaults : public ShallowProgramTest {
@@ -127,7 +127,8 @@ TEST_F(ProgramFaults, AFullDisk) {
                            "--optimizer sgd --momentum 0 " + "--save-every 2steps --out disk/run");
   ASSERT_EQ(end.code, 1) << end.output << end.errors;
   ASSERT_TRUE(std::filesystem::exists(in("disk/run/last"))) << end.errors;
-  // The save of step 4 fails; if the disk is slower than training, another step replaced it, or 2.
+  // The save of step 4 fails. If saving is slower than training, a newer checkpoint may have
+  // replaced that of step 4, or of step 2, while it waited.
   const int64_t kept = expect_checkpoint("disk/run");
   EXPECT_LT(kept, 6);
   EXPECT_TRUE(has(end.errors, "disk full while saving step ")) << end.errors;

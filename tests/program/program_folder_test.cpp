@@ -1,4 +1,4 @@
-// Run folders wanted by two runs, and those of runs killed before their first checkpoint.
+// Run folders that two runs want to use, and those of runs killed before their first checkpoint.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -132,15 +132,15 @@ TEST_F(ProgramFolder, OneCommandStartsAndResumes) {
                       weights + "\n");
     fs::remove_all(in("run"));
   }
-  // Killed before its first checkpoint, and then the same again.
+  // Killed before its first checkpoint, and then started again by the same command.
   const std::string again = short_steps + "--resume run ";
   kill_at_step_2(again + "--steps 100000");
   go(again + "--steps 3");
   EXPECT_EQ(load_checkpoint(in("run")).step, 3);
 }
 
-// All ranks save after the same step, though only rank 0 looks at its clock; also with accumulation
-// and micro-batches, which must send its request once.
+// All ranks save after the same step, though only rank 0 reads the clock. With accumulation and
+// micro-batches, its request must be sent only once per update.
 TEST_F(ProgramFolder, SavesByTime) {
   for (const std::string more :
        {"", "-n 2 ", "-n 2 --accumulate 3 ", "-n 2 --pipeline 2 --micro-batches 2 "}) {

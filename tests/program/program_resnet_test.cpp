@@ -48,7 +48,7 @@ TEST_F(ProgramResnet, AResumedRunIsTheUninterruptedOneBitForBit) {
 }
 
 TEST_F(ProgramResnet, SyncedBatchNormIsThatOfOneProcess) {
-  // A low rate keeps rounding small: 12 values are few for a variance.
+  // A low learning rate keeps rounding errors small: a variance of 12 values is sensitive to them.
   const std::string gently = short_run + "--batch 12 --lr 1e-3 --steps 4 ";
   go("-n 1 " + gently + "--out one");
   for (const std::string n : {"2", "3"}) {
@@ -68,7 +68,7 @@ TEST_F(ProgramResnet, WeightsStartAnotherRunAndSayWhatIsNew) {
   EXPECT_EQ(saved.at("layer4.0.conv1.weight").shape, (std::vector<int64_t>{512, 256, 3, 3}));
   EXPECT_TRUE(saved.contains("bn1.running_mean"));
   const std::string file = in("first") + "/last/weights.safetensors";
-  // A step at rate 0 changes only the running statistics, by a tenth.
+  // A step at learning rate 0 changes only the running statistics, by a tenth.
   go(short_run + "--batch 12 --lr 0 --weights " + file + " --out second --steps 1");
   const auto again = weights("second");
   EXPECT_EQ(again.at("layer3.0.conv2.weight").data, saved.at("layer3.0.conv2.weight").data);
@@ -93,7 +93,7 @@ TEST_F(ProgramResnet, ForeignWeightsOfTheOtherResnetAreRefusedByWhatDoesntFit) {
                  "foreign.safetensors: these weights don't fit the model; missing: ");
 }
 
-// With a high rate, the running statistics need some updates to follow.
+// At a high learning rate, the running statistics need some updates to follow the weights.
 TEST_F(ProgramResnet, AValLossFarAboveGuessingIsExplained) {
   const Finished young = go(short_run + "--batch 12 --lr 1 --out young");
   EXPECT_TRUE(has(young.output, " is far above ln(10) = 2.3, that of random guessing: after "));

@@ -25,7 +25,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// Everything random together.
+// All random options together.
 const std::string random_all =
     "--drop-rate .1 --pos-drop-rate .1 --proj-drop-rate .1 --attn-drop-rate .1 "
     "--drop-path-rate .1 --augment strong --color-jitter .4,.3,.2,.1 --vflip .3 ";
@@ -128,7 +128,7 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
                   "\nbatch 44, not the recipe's 64: there are 44 images to train on\n"));
 }
 
-// Until the process is killed, in the middle of a later epoch.
+// Compares with /proc in the middle of a later epoch, and then kills the run.
 TEST_F(ProgramRuns, MeasuresTheMemoryThatTheSystemCounts) {
   Program run(folder_.path(), on_cifar + "--batch 8 --epochs 1000 --out a");
   ASSERT_TRUE(run.wait_for(in("a/metrics.jsonl"), "\"kind\":\"epoch\",\"epoch\":4"));
@@ -171,7 +171,7 @@ TEST_F(ProgramRuns, EvaluatesOnlyWhenAsked) {
   const Finished all = go(folders + "--val-fraction 0 --out all");
   EXPECT_TRUE(has(all.output, "\ndata: three, 18 train, 0 val")) << all.output;
   EXPECT_EQ(evaluated("all"), "--");
-  // The data's own images for validation.
+  // Data that has its own validation images.
   const Finished own = go(words + "--val-fraction 0 --out own");
   EXPECT_TRUE(has(own.output, "\n--val-fraction 0: 10 images for validation aren't used\n"));
   EXPECT_EQ(evaluated("own"), "---");
@@ -206,7 +206,7 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
       names.insert(row[1]);
     }
     EXPECT_NEAR(sum, total, .01);
-    // The profile misses the program's start and end, as a plan has them.
+    // The profile leaves out the program's start and end, which a --plan run has, too.
     EXPECT_LT(wall - total, .02 * wall + .5 + 5 * plan);
     EXPECT_LE(total, wall);
     for (const char* name :
@@ -244,7 +244,7 @@ struct ResumeCase {
 
 class ProgramResume : public ProgramRuns, public testing::WithParamInterface<ResumeCase> {};
 
-// Two epochs equal one epoch, a stop in the middle of the second, and the rest.
+// A run of two epochs equals one that stops in the middle of its second epoch and is resumed.
 TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
   const auto& [name, words, stop] = GetParam();
   const std::string all = words + on_cifar + random_all + "--batch 8 --epochs 2 ";
@@ -284,7 +284,7 @@ TEST_F(ProgramRuns, ResumesOnAnotherNumberOfProcesses) {
       ASSERT_NEAR(cut.at(name).data[i], tensor.data[i], 1e-5) << name;
 }
 
-// Its accuracy is logged next to that of the weights, and its file can start other runs.
+// The average's accuracy is logged next to that of the weights; other runs can start from its file.
 TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   make_cifar(in("more"), 44, 200);
   const std::string words = on_vit + "--data more --batch 8 --ema .5 ";
@@ -296,7 +296,7 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   const auto loss = metric(in("a"), "epoch", "ema_loss");
   ASSERT_EQ(loss.size(), 2u);
   EXPECT_NE(loss, metric(in("a"), "epoch", "val_loss"));
-  // The average chooses best/.
+  // The average's accuracy decides which checkpoint is best/.
   const auto best = [&](const char* key) {
     const auto top1 = metric(in("a"), "epoch", key);
     return std::max(std::stod(top1[0]), std::stod(top1[1]));
@@ -310,7 +310,7 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   EXPECT_TRUE(contents(in("b/last/weights.safetensors")) == contents(in("a/last/ema.safetensors")));
 }
 
-// The same across a resume, and by the average's loss if there is an average.
+// The lowest loss also of a resumed run; with --ema, the average's loss.
 TEST_F(ProgramRuns, TheBestByLoss) {
   for (const std::string average : {"", "--ema .9 "}) {
     std::filesystem::remove_all(in("a"));
@@ -368,7 +368,7 @@ TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {
          "--steps 2 --out b --weights a/last/weights.safetensors");
   EXPECT_TRUE(has(other.output, "new head (10 classes there, 3 here)"));
   EXPECT_TRUE(has(other.output, "position embedding resized from 2x2 to 3x3 patches"));
-  // Fitting weights load without change, and at a learning rate of 0 they stay.
+  // Weights that fit load unchanged, and stay so at a learning rate of 0.
   const Finished same = go(on_cifar +
                            "--batch 8 --steps 1 --lr 0 --out c --weights "
                            "a/last/weights.safetensors");

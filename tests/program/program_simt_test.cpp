@@ -51,7 +51,7 @@ TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
   expect_near("run", "fp32", 0.02);
 }
 
-// The plan, and a few counters of the kernels.
+// The device's memory is that of the plan and a few counters of the kernels.
 TEST_F(ProgramOnSimt, MeasuresWhatThePlanAllocates) {
   go(on_simt + "--steps 2 --epochs 2 --out run");
   const auto last = [&](const char* key) {
@@ -144,7 +144,7 @@ TEST_F(ProgramOnSimt, ARankThatDiesOrHangsInACollective) {
   for (const std::string fault : {"die", "hang"}) {
     std::filesystem::remove_all(in("run"));
     setenv("SIMT_NCCL_FAULT", (fault + ":1:7").c_str(), 1);
-    // A death is noticed without it.
+    // A death is detected without a timeout.
     Program run(folder_.path(), "-n 2 " + endless_on_simt + (fault == "die" ? "3600" : "2"));
     unsetenv("SIMT_NCCL_FAULT");
     const Finished end = run.wait();
@@ -181,7 +181,7 @@ TEST_F(ProgramOnSimt, ARankMayTakeLongForItsFirstUpdate) {
     go(words + "first");
   }
   const Variable fault("SIMT_NCCL_FAULT", "slow:1:20");
-  const Finished end = run("-n 2 " + endless_on_simt + "2");  // which doesn't save so soon
+  const Finished end = run("-n 2 " + endless_on_simt + "2");  // without a save before the fault
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(has(end.errors, "answered for 2 s (--timeout)")) << end.errors;
 }

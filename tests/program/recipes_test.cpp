@@ -88,7 +88,7 @@ TEST_F(Recipes, LintSaysItAlone) {
   EXPECT_FALSE(std::filesystem::exists(in("runs")));
 }
 
-// A file with every option, most of them defaults that nobody requested, of runs that got no line.
+// config.json has every option, most at defaults. The runs print no warning, so lint must not.
 TEST_F(Recipes, LintPassesARunsOwnConfig) {
   const bool all = std::getenv("BAREVISION_TEST_ALL");
   make_cifar(in("cifar"), 200, 40);
@@ -126,7 +126,7 @@ TEST_F(Recipes, MaySetProcessesAndWeights) {
       run_program(folder_.path(), words, {.environment = {{"BAREVISION_CACHE", in("cache")}}});
   EXPECT_EQ(missing.code, 2);
   EXPECT_TRUE(has(missing.errors,
-                  "timm/resnet50.tv_in1k isn't here yet: ./launcher weights fetch "
+                  "timm/resnet50.tv_in1k is not in the cache: ./launcher weights fetch "
                   "timm/resnet50.tv_in1k, or put "));
   const Finished plan = go(words + "--weights none --plan");
   EXPECT_TRUE(has(plan.output, "batch 28 on 2 processes (14 each), fp32;")) << plan.output;

@@ -37,7 +37,7 @@ TEST_F(ReportTest, ARunLeavesAPageAndAResumedOneRenewsIt) {
   EXPECT_EQ(names_in(in("run")).count("report.html.partial"), 0u);
 }
 
-// The page's command line.
+// The command line shown on the page.
 TEST_F(ReportTest, TheCommandRepeatsTheRun) {
   go(short_run_ + "-n 2 --epochs 1 --lr 2e-3 --augment strong --ra-ops 1 --seed 5 --out run");
   const std::string facts = contents(in("run/report.json"));
@@ -81,7 +81,8 @@ TEST_F(ReportTest, MistakesAreOneLine) {
   expect_refused("report data", "data: not a run's folder, it has no config.json");
   expect_refused("report", "report needs RUN...");
   write_text(in("mine.html"), "<!DOCTYPE html><p>mine");
-  expect_refused("report run --out mine.html", "mine.html exists and is no page of this program");
+  expect_refused("report run --out mine.html",
+                 "mine.html exists and is not a page of this program");
   expect_refused("report run --out nowhere/a.html",
                  "nowhere/a.html can't be written: there is no folder nowhere");
   EXPECT_EQ(contents(in("mine.html")), "<!DOCTYPE html><p>mine");

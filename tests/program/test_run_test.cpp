@@ -158,7 +158,7 @@ TEST_F(TestRun, LargeTestsAreThere) {
     for (int j = 0; j < suite.total_test_count(); ++j) {
       const std::string name = suite.name() + std::string(".") + suite.GetTestInfo(j)->name();
       const auto turn = turns.find(name);
-      // Those that start build/counters_few or programs of learn/ have the turn of these.
+      // Tests that start build/counters_few or programs of learn/ must have the turn of these.
       const int needed = name.starts_with("View.")                                    ? 1
                          : name.starts_with("Learn") || name.starts_with("All/Learn") ? 2
                                                                                       : -1;
@@ -204,7 +204,7 @@ TEST_F(TestRun, AWordWithoutTestsNamesTheNearestSuites) {
       has(output, "no test has schedulr in its name; the nearest suites: Schedule, Launch\n"));
 }
 
-// Fuzzers under the sanitizers and examples take longer to compile than what most filters need.
+// Fuzzers with sanitizers, and examples, compile longer than what most filters need.
 TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
   const std::string env = "env -u MAKEFLAGS -u MAKELEVEL -u BAREVISION_TEST_ALL ",
                     make = " make -n CUDA=0 BUILD=" + (folder_ / "none") + " test FILTER=";
@@ -217,7 +217,7 @@ TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
   EXPECT_TRUE(has(some, "tests/run"));
   EXPECT_TRUE(std::regex_search(output_of(env + "-u BAREVISION_TEST_TURN" + make),
                                 std::regex("BAREVISION_TEST_TURN=[0-3] .*tests/run")));
-  // The programs of large tests are built for their turn.
+  // The programs of large tests are built in the turn of these tests.
   const std::vector<std::vector<std::string>> programs = {
       {"/fuzz"}, {"/counters_tests", "/counters_few"}, {"/racecheck_tests"}, {"/fuzz_pictures"}};
   for (size_t turn = 0; turn < programs.size(); ++turn) {

@@ -1,4 +1,4 @@
-// --kernels hopper: training steps by the kernels made for sm_90, on the stand-in as such a chip.
+// --kernels hopper: training steps with the kernels made for sm_90, on a stand-in for such a GPU.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -24,7 +24,8 @@ class HopperKernels : public ShallowProgramTest {
 };
 
 const std::string steps = on_vit + "--data cifar --batch 4 --precision bf16 --device simt ";
-// Three blocks of four layers, the patches and the head: the patches have no gradient of an input.
+// 14 layers (three blocks of four, the patch embedding and the head) with three products each; the
+// patch embedding has no input gradient.
 const std::string line =
     "\nkernels: hopper, linear 38 of 41, attention 6 of 6, convolution 0 of 0; the rest as auto\n";
 
@@ -46,7 +47,7 @@ TEST_F(HopperKernels, TrainResumeAndEvaluate) {
   const Json config = parse_json_object(contents(in("run/config.json")), "config.json");
   EXPECT_EQ(config["kernels"], "hopper");
   EXPECT_TRUE(has(as_sm_90("--resume run --steps 3").output, line));
-  // A run's own kernels give way on another chip.
+  // On another GPU, the run's --kernels is ignored.
   const std::string elsewhere =
       "\nkernels: auto, not the run's --kernels hopper: these kernels are made for sm_90 (H100, "
       "H200), the stand-in is an sm_80; SIMT_ARCH=sm_90 makes it one\n";
@@ -58,7 +59,7 @@ TEST_F(HopperKernels, TrainResumeAndEvaluate) {
                   "\nkernels: the cpu's, not the run's --kernels hopper\n"));
 }
 
-// Heads of 64 channels, with dropout, drop path, two heads and recomputed blocks.
+// Attention heads of 64 channels, dropout, drop path, two classifier heads, recomputed blocks.
 TEST_F(HopperKernels, TrainViTs) {
   change_model("vit_tiny_distilled", "\"depth\": 12", "\"depth\": 3");
   change_model("vit_large", "\"depth\": 24", "\"depth\": 2");
@@ -84,7 +85,7 @@ TEST_F(HopperKernels, TrainViTs) {
   }
 }
 
-// The stem and ResNeXt's groups are left to the others.
+// The stem and ResNeXt's grouped convolutions are left to the other kernels.
 TEST_F(HopperKernels, TrainResNets) {
   if (is_its_turn(3u) && !is_its_turn(0u)) GTEST_SKIP() << "in another turn";
   const std::tuple<std::string, const char*, uint32_t> models[] = {

@@ -1,4 +1,4 @@
-// --kernels plain: training steps by the kernels that compute one output a thread.
+// --kernels plain: training steps with the kernels that compute one output per thread.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ class PlainKernels : public ProgramTest {
     EXPECT_EQ(static_cast<bool>(has(end.output, "\nkernels: plain\n")), plain) << words;
     return losses(in(out));
   }
-  // Five steps by both sets.
+  // Five steps with each of the two kernel sets.
   void expect_same_losses(const std::string& words, double tolerance) {
     const std::vector<double> want = losses_of(words + " --device simt", false);
     const std::vector<double> got = losses_of(words + " --device simt --kernels plain", true);
@@ -32,7 +32,7 @@ class PlainKernels : public ProgramTest {
     for (size_t i = 0; i < got.size(); ++i)
       EXPECT_NEAR(got[i], want[i], tolerance) << words << ", step " << i + 1;
   }
-  // For models in which rounding alone changes the loss by more: between a GPU and the CPU, too.
+  // For models whose loss changes more by rounding alone, as the CPU's difference shows.
   void expect_losses_as_near_as_the_cpus(const std::string& words) {
     const std::vector<double> cpu = losses_of(words + " --device cpu --precision fp32", false);
     const std::vector<double> fast = losses_of(words + " --device simt", false);
@@ -51,8 +51,8 @@ class PlainKernels : public ProgramTest {
   int runs_ = 0;
 };
 
-// Images of 32 pixels leave a batch norm 8 values per channel, which makes rounding errors grow: at
-// larger learning rates, and in deep models at any, those of the CPU are as large.
+// Images of 32 pixels leave the last batch norms 8 values per channel, which makes rounding errors
+// grow: at larger learning rates, and in deep models at any, the CPU's losses differ as much.
 const std::string small_steps = " --batch 8 --lr 1e-3";
 
 TEST_F(PlainKernels, TrainAResnetWithTheLossesOfTheFastOnes) {
@@ -102,7 +102,7 @@ TEST_F(PlainKernels, EvaluateAndPredictToo) {
   EXPECT_FALSE(has(go("eval run --device simt").output, "kernels:"));
   EXPECT_TRUE(has(go("predict run photos --device simt --kernels plain").errors, "kernels: plain"));
   expect_refused("eval run --device cpu --kernels plain", "--kernels plain");
-  // A run's own kernels give way on another device.
+  // On another device, the run's --kernels is ignored.
   go("--resume run --steps 3 --kernels plain");
   go("eval run --device cpu");
 }

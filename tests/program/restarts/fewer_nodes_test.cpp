@@ -1,4 +1,4 @@
-// --nnodes MIN:MAX: runs start and continue with the nodes that have come.
+// --nnodes MIN:MAX: runs start and continue with the nodes that have connected.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ TEST_F(FewerNodes, StartAtOnceIfAllHaveCome) {
   EXPECT_LT(seconds_now() - begin, 100);  // the last call would take longer
 }
 
-// 4, 3 and again 4 processes: the batch stays, and so does what is learnt, within rounding.
+// 4, 3 and again 4 processes: the batch stays the same, and the losses do within rounding.
 TEST_F(FewerNodes, FourThreeFour) {
   nodes_ = "3:4";
   most_ = 4;
@@ -61,7 +61,7 @@ TEST_F(FewerNodes, FourThreeFour) {
   kill_node(3);
   wait_for_restart(1);
   start(3, words);
-  node(0).errors_until("node 3 (" + host() + ") has come after the start; it takes part");
+  node(0).errors_until("node 3 (" + host() + ") connected after the start; it takes part");
   kill(node(1).worker(1), SIGKILL);
   wait_for_restart(2);
   const std::vector<std::string> errors = stop({0, 1, 2, 3});
@@ -84,7 +84,7 @@ TEST_F(FewerNodes, EndIfTooFewAreLeft) {
              "node 1, node 2 have not come within 10 s (ten times --timeout), and --nnodes 2:3 "
              "needs one more; start ./launcher on every node with its own --node-rank and the same "
              "--nnodes 2:3 -n 1");
-  // A new run that never had them is a mistake.
+  // Nodes that a new run never had are a user error.
   start(0, "-n 1 " + endless + "other --max-restarts 100 --timeout 1");
   expect_end(0, 2, "node 1, node 2 have not come within 3 s (three times --timeout)");
 }
@@ -121,7 +121,7 @@ TEST_F(FewerNodes, DontTakeAnotherShape) {
              "node 1 (" + host() +
                  ") was started with --nnodes 2:3 -n 1, node 0 with --nnodes 1:3 -n 1; give "
                  "all nodes the same\n");
-  // Also while it trains.
+  // Also while node 0 trains.
   kill_node(0);
   nodes_ = "1:3";
   start(0, words_ + "--timeout 2");
@@ -139,7 +139,7 @@ TEST_F(FewerNodes, ALatecomerWithoutRestarts) {
   start(1, "-n 1 " + endless + "run --timeout 2");
   expect_end(1, 2,
              "node 1 (" + host() +
-                 ") has come after the start, and there is no restart: the run has no "
+                 ") connected after the start, and there is no restart: the run has no "
                  "--max-restarts\n");
   stop({0});
 }
@@ -151,7 +151,7 @@ TEST_F(FewerNodes, ALatecomerSeesTheEnd) {
   start(0, words);
   ASSERT_TRUE(node(0).wait_for(in("run/metrics.jsonl"), "\"step\":1,"));
   start(1, words);
-  expect_end(0, 0, "node 1 (" + host() + ") has come after the start");
+  expect_end(0, 0, "node 1 (" + host() + ") connected after the start");
   expect_end(1, 0, "");
 }
 

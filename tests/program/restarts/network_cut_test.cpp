@@ -1,5 +1,5 @@
 // The network between two nodes is cut in mid-run, with --max-restarts. Each node is a network
-// namespace; that takes root, CAP_NET_ADMIN and iproute2.
+// namespace, which needs root, CAP_NET_ADMIN and iproute2.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -75,7 +75,7 @@ TEST_F(NetworkCut, NodeZeroContinuesAloneAndTakesTheOtherBack) {
   wait_for_restart(1);
   EXPECT_EQ(last_metric(in("run"), "restart", "processes"), "1");
   ASSERT_TRUE(set_link(1, "up"));
-  node(0).errors_until("node 1 (" + name_of_machine() + ") has come after the start");
+  node(0).errors_until("node 1 (" + name_of_machine() + ") connected after the start");
   kill(node(0).worker(0), SIGKILL);
   wait_for_restart(2);
   EXPECT_EQ(last_metric(in("run"), "restart", "processes"), "2");
@@ -83,7 +83,7 @@ TEST_F(NetworkCut, NodeZeroContinuesAloneAndTakesTheOtherBack) {
   expect_losses_of(2);
 }
 
-// All four forms: a process, a launcher, a node, the network.
+// All four disturbances: of a process, a launcher, a node and the network.
 TEST_F(NetworkCut, AndKilledAtRandomMoments) {
   const std::string words = words_ + "--timeout 4 ";
   start_both(words);

@@ -112,7 +112,7 @@ TEST_F(NodeRestarts, ANodeThatComesBackWithOtherDataIsRefused) {
   expect_undisturbed();
 }
 
-// A mistake that one node's processes find ends the others, too, which can't know of it.
+// A user error that only one node's processes can detect ends the other node, too.
 TEST_F(NodeRestarts, AMistakeOnOneNodeEndsAll) {
   const std::string words =
       "-n 1 " + on_vit + "--device cpu --steps 2 --timeout 2 --out run --max-restarts 3 --data ";

@@ -62,7 +62,7 @@ void NodeRuns::disturb(int moments, const std::string& words, bool later, const 
     if (act == 1 || act == 2) kill(act == 1 ? node(n).pid() : -node(n).pid(), SIGKILL);
     if (act == 3) cut(n, unsigned(below(9000000)));
   }
-  // Whatever happened last, it trains again.
+  // Whatever happened last, the run trains again.
   const auto steps = [&] {
     const bool begun = std::filesystem::exists(in("run/metrics.jsonl"));
     return begun ? metric(in("run"), "step", "step").size() : 0;

@@ -11,7 +11,7 @@
 
 namespace bv::test {
 
-// On random images: until it is stopped, so that no disturbance can come too late.
+// Runs on random images. `endless` trains until it is stopped, so no disturbance comes too late.
 inline const std::string on_random = on_vit + "--data synthetic --batch 12 --device cpu ";
 inline const std::string endless =
     on_random + "--steps 1000000 --save-every 2steps --resume auto --out ";
@@ -27,9 +27,9 @@ class NodeRuns : public ProgramTest {
   }
   Program& node(int n) const { return *launchers_[size_t(n)]; }
 
-  // Kills a process, a launcher or a whole node at random moments, and starts again what has ended
-  // before the next; later: or after some more. cut: a fourth act, which lasts for this time.
-  // Returns once the run trains again. BAREVISION_CHAOS_SEED repeats the moments.
+  // At random moments, kills a process, a launcher or a whole node, and before that starts again
+  // what has ended; later: only at every second moment on average. cut: a fourth disturbance, which
+  // lasts for the given time. Returns once the run trains again. BAREVISION_CHAOS_SEED repeats it.
   using Cut = std::function<void(int node, unsigned microseconds)>;
   void disturb(int moments, const std::string& words, bool later = false, const Cut& cut = {});
 
@@ -41,10 +41,10 @@ class NodeRuns : public ProgramTest {
   // Trains `whole` to the step of the stopped run without a disturbance, and compares the logs'
   // steps.
   void train_whole(int processes);
-  // Stops the run of two processes and expects the bytes of one that nobody disturbed. Returns each
+  // Stops the run of two processes and expects the bytes of an undisturbed run. Returns each
   // node's errors.
   std::vector<std::string> expect_undisturbed();
-  // The same, and the losses of both within rounding.
+  // Calls train_whole() and expects the same losses within rounding.
   void expect_losses_of(int processes);
   // "rank 1 (node 1, HOST)"
   static std::string name(int rank);

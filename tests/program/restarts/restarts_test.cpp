@@ -1,5 +1,5 @@
-// The whole program with --max-restarts on one machine: killed, stopped, and by itself at the end
-// of an undisturbed run.
+// The whole program with --max-restarts on one machine: processes that are killed or hang, and
+// failures after which the run must not be started again.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -33,8 +33,8 @@ class ProgramRestarts : public ShallowProgramTest {
     const auto again = [&] { return trains_again(in(folder), number); };
     ASSERT_TRUE(wait_until([&] { return again() || run.has_ended(); }) && again());
   }
-  // Stops the run and expects the log and the weights of a run that nobody disturbed. Returns how
-  // it ended.
+  // Stops the run and expects the log and the weights of an undisturbed run. Returns how it
+  // ended.
   Finished expect_undisturbed(Program& run, const std::string& folder, const std::string& start) {
     kill(run.pid(), SIGTERM);
     Finished end = run.wait();
@@ -80,21 +80,21 @@ TEST_F(ProgramRestarts, AProcessThatIsKilled) {
   EXPECT_TRUE(has(contents(in("run/report.html")), "<p>" + line + "</p>"));
 }
 
-// A request to stop that comes while the launcher ends what is left.
+// A request to stop that arrives while the launcher ends the remaining processes.
 TEST_F(ProgramRestarts, DontFollowARequestToStop) {
   const auto run = start("-n 2 " + endless + "--save-every 2steps --out run --max-restarts 3");
   ASSERT_TRUE(run->wait_for(in("run/last/state.json"), "crc32c"));
   kill(run->worker(0), SIGSTOP);  // until it is killed after two seconds
   const pid_t dies = run->worker(1);
   kill(dies, SIGKILL);
-  ASSERT_TRUE(wait_until([&] { return kill(dies, 0) != 0; }));  // the launcher knows
+  ASSERT_TRUE(wait_until([&] { return kill(dies, 0) != 0; }));  // the launcher has reaped it
   kill(run->pid(), SIGTERM);
   const Finished end = run->wait();
   EXPECT_EQ(end.code, 128 + SIGTERM);
   EXPECT_EQ(end.errors, killed + "\n");
 }
 
-// Before the first checkpoint the run begins anew, in the folder that it has.
+// A run killed before its first checkpoint starts from the beginning, in the same folder.
 TEST_F(ProgramRestarts, AProcessThatIsKilledBeforeTheFirstCheckpoint) {
   for (const std::string out : {"--out run", ""}) {
     SCOPED_TRACE(out);
@@ -206,7 +206,7 @@ TEST_F(ProgramRestarts, MistakesOfTheUserEndTheRun) {
   }
 }
 
-// The batch of 4 images stays, so three processes don't do.
+// The batch of 4 images stays, and 3 processes can't divide it.
 TEST_F(ProgramRestarts, AProcessThatIsKilledTwiceAtItsStartIsLeftOut) {
   const auto run = start("-n 4 " + endless + "--out run --max-restarts 5 --min-nproc 2");
   const pid_t first = run->worker(3);
@@ -250,7 +250,7 @@ TEST_F(ProgramRestarts, MinNprocIsChecked) {
             "the same when the number of processes changes; give --batch\n");
 }
 
-// Given again, --local-batch is no change unless the number of processes is.
+// The same --local-batch is allowed again if the number of processes is the same.
 TEST_F(ProgramRestarts, WithALocalBatch) {
   const std::string words =
       on_vit + "--data synthetic --local-batch 2 --resume run --device cpu --steps ";
@@ -294,8 +294,8 @@ TEST_F(ProgramRestarts, UnderAnotherLauncher) {
   expect_undisturbed(*resumed, "other", "-n 2 ");
 }
 
-// A process, the launcher or both, at random moments; the launcher is started again by the same
-// command. BAREVISION_CHAOS_SEED repeats them.
+// Kills a process, the launcher or both at random moments, and starts the launcher again by the
+// same command. BAREVISION_CHAOS_SEED repeats the moments.
 TEST_F(ProgramRestarts, KilledAtRandomMoments) {
   const char* given = std::getenv("BAREVISION_CHAOS_SEED");
   const unsigned seed = given && *given ? unsigned(std::atoi(given)) : unsigned(getpid());
@@ -311,7 +311,7 @@ TEST_F(ProgramRestarts, KilledAtRandomMoments) {
     const int act = i < 3 ? i : below(3);
     if (const auto worker = run->worker_now(below(2)); worker && act != 1) kill(*worker, SIGKILL);
     if (act > 0) kill(run->pid(), SIGKILL);
-    // Two deaths in one step may come by chance, and end the run.
+    // Two deaths may by chance fall in the same step, which ends the run.
     if (act == 0 && !run->has_ended()) continue;
     const Finished end = run->wait();
     EXPECT_EQ(end.code, 128 + SIGKILL) << end.errors;
@@ -319,7 +319,7 @@ TEST_F(ProgramRestarts, KilledAtRandomMoments) {
     EXPECT_FALSE(run->anyone_left());
     run = start(words);
   }
-  // Whatever happened last, it trains again.
+  // Whatever happened last, the run trains again.
   const size_t steps = metric(in("run"), "step", "step").size();
   ASSERT_TRUE(wait_until(
       [&] { return metric(in("run"), "step", "step").size() > steps + 5 || run->has_ended(); }));

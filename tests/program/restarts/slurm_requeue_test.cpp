@@ -18,7 +18,7 @@ const std::string command = on_vit + "--data synthetic --batch 4 --save-every 2s
 
 class SlurmRequeue : public ShallowProgramTest {
  protected:
-  // As `srun` starts the tasks of this attempt.
+  // Starts the tasks of an attempt as `srun` does.
   void start(const std::string& words, int restarts) {
     for (const int rank : {0, 1}) {
       ProgramOptions task{.environment = {{"SLURM_PROCID", std::to_string(rank)},

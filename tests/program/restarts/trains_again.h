@@ -8,8 +8,8 @@
 
 namespace bv::test {
 
-// Whether this many restarts are in the run's log, and a step after the one in which the run ended:
-// a second end in that one would be the run's.
+// Whether the run's log has this many restarts and a step after the one in which the run ended:
+// before that, a second death in the same step would end the run for good.
 inline bool trains_again(const std::string& run, int number) {
   if (!std::filesystem::exists(run + "/metrics.jsonl")) return false;
   const auto last = [&](const char* kind, const char* member) {

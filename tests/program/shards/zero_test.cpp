@@ -1,4 +1,4 @@
-// --zero 1: each process keeps a part of the update's state.
+// --zero 1: each process keeps a part of the optimizer state.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -33,7 +33,7 @@ class ProgramZero : public ShallowProgramTest {
   }
 };
 
-// With two processes, the sum of two gradients has one order.
+// With two processes, there is only one order in which to add the gradients.
 TEST_F(ProgramZero, ChangesNoBitOfTwoProcesses) {
   make_cifar(in("cifar"));
   const std::string words = "-n 2 " + on_vit +
@@ -47,7 +47,7 @@ TEST_F(ProgramZero, ChangesNoBitOfTwoProcesses) {
   expect_same_files("channels", "all");
 }
 
-// Each stage of a pipeline is shared by its replicas. Two chunks a stage want four blocks.
+// The replicas of a pipeline stage divide its state. Two chunks per stage need four blocks.
 class ProgramZeroPipeline : public ProgramZero {
  protected:
   ProgramZeroPipeline() { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4"); }
@@ -132,7 +132,7 @@ TEST_F(ProgramZero, HoldsOnSimtIn16Bits) {
                               "--precision " +
                               precision + " ";
     go(words + "--out all-" + precision);
-    for (const std::string buckets : {"4194304", "65536"}) {  // the second: rank 0 keeps all
+    for (const std::string buckets : {"4194304", "65536"}) {  // in 64 KiB buckets, rank 0 keeps all
       go(words + "--zero 1 --bucket-bytes " + buckets + " --out parts");
       expect_same_files("parts", "all-" + precision);
       expect_same_evaluation("parts", "all-" + precision);
@@ -152,7 +152,7 @@ TEST_F(ProgramZero, ResumesOnSimtIn16BitsWithAndWithout) {
   expect_same_files("parts", "whole");
 }
 
-// fp32, which computes in between, needs the whole master weights.
+// The epochs in fp32 compute with the whole master weights.
 TEST_F(ProgramZero, HoldsWhereThePrecisionChanges) {
   if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
   make_cifar(in("cifar"));
@@ -207,11 +207,10 @@ TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
                  "--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out\n");
   expect_refused(vit + "--zero 2", "--zero 2: must be at least 0 and at most 1\n");
   const Finished alone = go(vit + "--zero 1 --steps 1");
-  EXPECT_NE(alone.output.find("--zero 1 keeps everything here: there is one process"),
-            std::string::npos)
+  EXPECT_NE(alone.output.find("--zero 1 has no effect: there is one process"), std::string::npos)
       << alone.output;
   const Finished stages = go("-n 2 " + vit + "--zero 1 --pipeline 2 --steps 1");
-  EXPECT_NE(stages.output.find("--zero 1 keeps everything here: each stage is one process"),
+  EXPECT_NE(stages.output.find("--zero 1 has no effect: each stage is one process"),
             std::string::npos)
       << stages.output;
 }
@@ -224,7 +223,7 @@ double planned_bytes(const std::string& plan, const std::string& row) {
 TEST_F(ProgramZero, PlansAPart) {
   const std::string all = go(vit + "--ema 0.9 --plan -n 4").output,
                     parts = go(vit + "--ema 0.9 --plan -n 4 --zero 1").output;
-  constexpr double block = 65536, buckets = 7;  // each is cut in whole norm blocks
+  constexpr double block = 65536, buckets = 7;  // each is divided between norm blocks
   EXPECT_EQ(planned_bytes(parts, "\nweights"), planned_bytes(all, "\nweights"));
   for (const auto& [row, arenas] : {std::pair{"optimizer state", 2}, {"average of weights", 1}}) {
     const double whole = planned_bytes(all, row);

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file like timm's: tensors without a word about their use.
+// A file like timm's: tensors without metadata about their use.
 std::string bare_file(const std::string& folder, const TensorFile& weights) {
   write_safetensors(folder + "/bare", {{"format", "pt"}}, views_of(weights.tensors));
   const std::string file = contents(folder + "/bare");
@@ -22,7 +22,7 @@ std::string bare_file(const std::string& folder, const TensorFile& weights) {
   return file;
 }
 
-// The same as torchvision's: each tensor a storage of its own.
+// A file like torchvision's: each tensor has a storage of its own.
 std::string torch_file_of(const TensorFile& weights) {
   std::vector<TorchTensor> tensors;
   std::vector<std::string> storages;
@@ -39,7 +39,7 @@ std::string torch_file_of(const TensorFile& weights) {
   return torch_file(state_dict(tensors), storages);
 }
 
-// All models, recipes and weights, of which some models have fewer layers.
+// Has all models, recipes and tables of weights; two models have fewer layers.
 class NamedWeights : public ProgramTest {
  protected:
   NamedWeights() {
@@ -76,7 +76,7 @@ class NamedWeights : public ProgramTest {
 
 TEST_F(NamedWeights, AreMissedWithTheCommandThatFetchesThem) {
   const std::string name = "timm/deit_tiny_patch16_224.fb_in1k",
-                    missing = name + " isn't here yet: ./launcher weights fetch " + name +
+                    missing = name + " is not in the cache: ./launcher weights fetch " + name +
                               ", or put https://huggingface.co/" + name +
                               "/resolve/main/model.safetensors at " +
                               in("cache/" + name + ".safetensors");
@@ -113,13 +113,13 @@ TEST_F(NamedWeights, BringTheirModelAndPixels) {
   EXPECT_TRUE(has(predicted.output, "\"logits\":"));
   write_text(in("names.txt"), "class0\nclass1\n");
   succeed("eval " + name + " --data photos --image-size 32 --device cpu --classes names.txt");
-  // A file of that path is that file.
+  // A file with this path takes precedence over the public weights.
   fs::create_directories(in("timm"));
   fs::copy(in("second/last/weights.safetensors"), in(name));
   EXPECT_EQ(succeed("predict " + name + " photos " + model).output, plain.output);
 }
 
-// The published set-up, from a clean cache.
+// The published set-up, starting with an empty cache.
 TEST_F(NamedWeights, OfARecipeAreFetchedByTheCommandItNames) {
   const std::string name = "timm/resnet50.tv_in1k",
                     words =
@@ -127,7 +127,7 @@ TEST_F(NamedWeights, OfARecipeAreFetchedByTheCommandItNames) {
                         "--steps 1 --out run ";
   const TensorFile weights = trained("resnet50 --image-size 32");
   expect_error(
-      words, name + " isn't here yet: ./launcher weights fetch " + name +
+      words, name + " is not in the cache: ./launcher weights fetch " + name +
                  ", or put https://huggingface.co/" + name + "/resolve/main/model.safetensors at " +
                  in("cache/" + name + ".safetensors") + "; --weights none starts from random ones");
   EXPECT_TRUE(has(succeed("recipes seedlings_resnet50").output,
@@ -137,7 +137,7 @@ TEST_F(NamedWeights, OfARecipeAreFetchedByTheCommandItNames) {
   EXPECT_TRUE(has(fetched.output, ", 87 tensors\n")) << fetched.output;
   const Finished end = succeed(words);
   EXPECT_TRUE(has(end.output, "\nweights: " + name + ", ")) << end.output;
-  // A recipe of one's own may name a file.
+  // A user's own recipe may name a file.
   const std::string recipe = in("models/recipes/seedlings_resnet50.json");
   write_text(recipe, replaced(contents(recipe), "\"" + name + "\"", "\"mine.pth\""));
   expect_error(words + "--out other",

@@ -75,7 +75,7 @@ TEST_F(WeightsFetch, DownloadsOnce) {
            ": vit_tiny of 224 pixels, about 22 MiB, unverified; licence: apache-2.0; source: "
            "https://huggingface.co/timm/" +
            only_ + "\nunverified: SHA-256 " + sha256 +
-           ", with which nothing is recorded to compare\n" + how + ": " + path_() +
+           ", no checksum is recorded to compare it with\n" + how + ": " + path_() +
            ", 1 tensor\ntrain from it: ./launcher vit_tiny --data PATH --weights " + name_ + "\n";
   };
   EXPECT_EQ(end.output, said("saved"));
@@ -165,7 +165,7 @@ TEST_F(WeightsFetch, OfTwoAtOnceOneDownloadsAndTheOtherWaits) {
   usleep(300 * 1000);
   EXPECT_FALSE(other.has_ended());
   server.release();
-  // Who waited may open a .part of its own for a moment.
+  // The process that waited may briefly open a .part file of its own.
   for (const Finished& end : {one.wait(), other.wait()}) expect_whole(end);
   EXPECT_EQ(server.begins(), Begins{0});
 }
@@ -183,7 +183,7 @@ TEST_F(WeightsFetch, WhoWaitedGoesOnWhereTheOtherWasStopped) {
   EXPECT_GE(server.begins()[1], 50000u);
 }
 
-// Its curl still writes.
+// The killed process's curl is still writing.
 TEST_F(WeightsFetch, WhoWaitedWaitsForTheCurlOfAKilledProcess) {
   HttpServer server(file_, {{.cut = 100000, .hang = true}, {}});
   Program one(folder_.path(), words(server), options());
@@ -203,7 +203,7 @@ TEST_F(WeightsFetch, RefusesAnotherFile) {
                     sha256 = sha256_of_text(folder_.path(), file_);
   const Finished end = run_program(folder_.path(), words(server, name), options());
   expect_failed(end, server.place() + "/models/resnet18-f37072fd.pth: its SHA-256 is " + sha256 +
-                         ", not f37072fd...; it was damaged on its way, or is another file; by "
+                         ", not f37072fd...; it was damaged in transit, or is another file; by "
                          "hand: put https://download.pytorch.org/models/resnet18-f37072fd.pth at " +
                          path);
   EXPECT_EQ(names_in(in("cache/torchvision")), Names{});
@@ -291,7 +291,7 @@ TEST_F(WeightsFetch, WhereACacheIsNoFolder) {
   expect_failed(fetch(server), "can't create " + in("cache/timm") + ": ");
 }
 
-// Files made in a home that is another user's would be in that user's way.
+// Files that root makes in another user's home would be in that user's way.
 TEST_F(WeightsFetch, LeavesAnotherUsersCache) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
   fs::create_directories(in("home/.cache"));
