@@ -86,7 +86,7 @@ avx2 := -march=x86-64-v3
 avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 kernel_flags := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 image_libraries := $(if $(filter 1,$(TURBOJPEG)),-ljpeg) $(if $(filter 1,$(WEBP)),-lwebpdemux -lwebp) $(if $(filter 1,$(TIFF)),-ltiff)
-# Newer versions need further libraries, which pkg-config lists.
+# Newer versions of protobuf need further libraries, which pkg-config lists.
 protobuf := $(if $(filter 1,$(TENSORBOARD) $(RECORDS)),$(or $(shell pkg-config --libs protobuf-lite 2>/dev/null),-lprotobuf-lite))
 LDLIBS := -ldnnl $(image_libraries) $(if $(filter 1,$(SODIUM)),-lsodium) $(protobuf) -lgomp -pthread
 

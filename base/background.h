@@ -21,7 +21,7 @@ class Background {
   void post(std::function<void()> job);
   // Rethrows, once, the exception of the first failed job.
   void check();
-  void wait();  // until all is done
+  void wait();  // until all posted jobs have run
 
  private:
   void work();
@@ -37,13 +37,13 @@ class Background {
 // Jobs that a run can do without: their failure is only reported.
 class OptionalJobs {
  public:
-  // give_up: no job runs after one that failed.
+  // give_up: once a job has failed, no further job runs.
   explicit OptionalJobs(bool give_up) : state_(std::make_shared<State>()) {
     state_->give_up = give_up;
   }
   // The job may outlive this object.
   void post(Background&, std::function<void()> job);
-  // The line of the first failure, returned once; otherwise empty.
+  // The error line of the first failure, returned once; empty if there is none to report.
   std::string failure();
 
  private:

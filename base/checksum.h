@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli), the checksum of checkpoints: it detects every burst error of up to 32 bits
-// and all but one in four billion others.
+// CRC-32C (Castagnoli), the checksum of checkpoints. It detects every error burst of up to 32 bits
+// and all but one in 2^32 of the other errors.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace bv {
 
 // The checksum of `bytes`, continuing from the checksum of the bytes before them.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
-// The same with the polynomial of PNG and zip.
+// The same, with the polynomial that PNG and zip use.
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t before = 0);
 
 }  // namespace bv

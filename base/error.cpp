@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// With the program's name as it was called.
+// The message names the program as the user called it (as_called).
 std::string error_line(const std::exception& e) {
   if (dynamic_cast<const std::bad_alloc*>(&e) || dynamic_cast<const std::length_error*>(&e))
     return "out of memory; try a smaller --batch, --cache-mb or --workers, or fewer processes (-n)";

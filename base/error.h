@@ -16,12 +16,12 @@ struct RunError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// An error's message as one line, with control characters replaced. Uninformative messages of
-// libraries are replaced.
+// An error's message as one line, without control characters. The standard library's messages
+// about memory and files are replaced by informative ones.
 std::string error_line(const std::exception&);
 
-// Writes to standard error in one piece, so that lines of several processes don't mix; gives up if
-// the reader takes nothing for two seconds.
+// Writes to standard error with one write(2), so that lines of several processes don't mix; gives
+// up if standard error isn't writable within two seconds.
 void print_error_line(const std::string&);
 
 }  // namespace bv

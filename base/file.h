@@ -1,5 +1,5 @@
-// All files that a user names or a folder holds are opened here: only regular files, since a pipe
-// or a device may make its reader wait forever, and with a known size before memory is taken.
+// Opens every file that a user names or a folder contains. Only regular files are opened, since
+// reading a pipe or a device may block forever; a file's size is known before memory is allocated.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace bv {
 
-// The reason why a file can't be opened or read; what() doesn't include the path.
+// Why a file can't be opened or read; what() doesn't include the path.
 struct FileError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -27,7 +27,7 @@ class RegularFile {
   RegularFile& operator=(const RegularFile&) = delete;
   uint64_t size() const { return size_; }
   void read(uint64_t offset, std::span<std::byte> out) const;  // all of out, or throws
-  void will_need(uint64_t offset, uint64_t bytes) const;       // the system may read them ahead
+  void will_need(uint64_t offset, uint64_t bytes) const;       // hints the system to read ahead
 
  private:
   int fd_;

@@ -53,7 +53,7 @@ std::string read_text_file(const std::string& path, uint64_t limit) try {
   throw UserError(path + ": " + e.what());
 }
 
-// Creates a new file; anything that has its name, a leftover or a pipe, is not opened.
+// Always creates a new file: a leftover or a pipe of that name is unlinked, never opened.
 OutputFile::OutputFile(const std::string& path) : path_(path), partial_(path + ".partial") {
   unlink(partial_.c_str());
   fd_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -67,7 +67,7 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    // In chunks, so that the checksum reads from the cache.
+    // In chunks of 1 MiB, so that the checksum finds the bytes still in the cache.
     const ssize_t n = ::write(fd_, bytes.data(), std::min<size_t>(bytes.size(), 1 << 20));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw WriteError("write", path_, errno);

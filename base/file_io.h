@@ -1,5 +1,5 @@
-// Files with every call checked, for the engine: a reader whose errors are UserErrors,
-// and writers that leave a complete, synced file or none.
+// File input and output for the engine, with every system call checked: a reader whose errors are
+// UserErrors, and writers that leave a complete, synced file or none.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -59,7 +59,7 @@ class OutputFile {
   FileDigest digest_;
 };
 
-// A file to which whole texts are appended. Throws RunError.
+// A log: each text is appended whole or not at all. Throws RunError.
 class LogFile {
  public:
   LogFile(const std::string& path, int flags);  // O_EXCL, O_TRUNC
@@ -67,7 +67,7 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
   void cut(int64_t bytes);             // truncates to this many bytes
-  void append(std::string_view text);  // appends all of it or nothing
+  void append(std::string_view text);  // after a failed write, cuts what was written of it
 
  private:
   std::string path_;

@@ -1,5 +1,5 @@
-// JSON by nlohmann's library, objects in the order of their file, with a strict reader for files
-// that people edit (models/*.json, config.json).
+// JSON by nlohmann's library, whose objects keep the order of their members in the file, and a
+// strict reader for files that people edit (models/*.json, config.json).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace bv {
 
-// Receives a text event by event, if it is too large or too suspect for a tree; see
-// Json::sax_parse. If a function returns false, reading ends.
+// SAX handler (Json::sax_parse) for a text that is too large or too untrusted to be parsed into a
+// tree. Parsing ends when a handler function returns false.
 using JsonEvents = nlohmann::json_sax<Json>;
 
-// Bounds nesting and keys and refuses duplicate keys, so that no file can cause a crash or a hang
+// Limits nesting and keys and refuses duplicate keys, so that no file can crash or hang the reader
 // or be ambiguous. Throws UserError naming `path`, line and column unless `text` is one object.
 Json parse_json_object(std::string_view text, const std::string& path);
 
 std::string_view kind_of(const Json&);  // "a number"
-// A text, number or boolean as an option's value in text form; 1e3 is "1000". Others: empty.
+// A string, number or boolean as the text of an option's value: 1e3 gives "1000". Others: empty.
 std::string scalar_text(const Json&);
 
 // A number with `digits` as in format_number; null if it is not finite.
@@ -31,10 +31,10 @@ Json json_numbers(std::span<const double>, int digits = 0);
 // On one line; bytes that are not UTF-8 are replaced.
 std::string to_line(const Json&);
 
-// The members of an object by name. A mistake is a UserError that names the file and the member.
+// Reads an object's members by name. Throws UserError that names the file and the member.
 class JsonReader {
  public:
-  // Both outlive the reader. path: the file, which messages begin with.
+  // Both must outlive the reader. path: the file's; messages begin with it.
   JsonReader(const Json& object, const std::string& path) : object_(object), path_(path) {}
 
   bool has(const std::string& key) const { return object_.contains(key); }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* cgroup_root = "/sys/fs/cgroup";
 
-// The process's group in the unified hierarchy: the line "0::/path", or "/" without one.
+// The process's control group in the unified hierarchy, from the line "0::/path"; "/" without one.
 std::string own_group() {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);)
@@ -20,7 +20,7 @@ std::string own_group() {
   return "/";
 }
 
-// Calls read(stream) for the group's file `name` and that of each group above it.
+// Calls read(stream) for the file `name` of the group and of each of its ancestors.
 template <class Read>
 void for_groups(const std::string& root, std::string group, const char* name, Read read) {
   while (true) {

@@ -28,7 +28,7 @@ pid_t spawn(const std::vector<std::string>& words, const std::string& input, int
   posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  sigset_t as_usual;  // signals that this process ignores
+  sigset_t as_usual;  // reset to the default action, since this process ignores them
   sigemptyset(&as_usual);
   sigaddset(&as_usual, SIGPIPE);
   posix_spawnattr_setsigdefault(&attributes, &as_usual);

@@ -1,4 +1,4 @@
-// Runs programs that every system has, instead of linking libraries: curl, tar, sha256sum.
+// Runs common programs (curl, tar, sha256sum) as child processes instead of linking libraries.
 #pragma once
 #include <functional>
 #include <string>
@@ -8,12 +8,12 @@ namespace bv {
 
 struct ProgramEnd {
   int code;            // its exit code, or 128 + signal
-  std::string output;  // standard output and error, as they came
+  std::string output;  // standard output and error, interleaved as written; the first 64 KiB
 };
 
-// Runs a program without a shell and waits for its end. Calls `go_on` ten times a second; if it
-// returns false, the program gets SIGTERM. Its standard input is the file `input`. Throws UserError
-// if the program is missing.
+// Runs a program without a shell and waits for its end. Calls `go_on` at least ten times a second
+// and sends the program SIGTERM once it returns false. The program's standard input is the file
+// `input`. Throws UserError if the program is missing.
 ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function<bool()>& go_on,
                       const std::string& input = "/dev/null");
 

@@ -13,8 +13,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A terminal signals the whole group, and the launcher passes the signal on, so a second signal
-// within this time is the same request.
+// A terminal signals the whole process group, and the launcher forwards the signal as well, so a
+// second signal within this time is the same request.
 constexpr std::chrono::seconds same_request{1};
 
 std::atomic<bool> holding{false};  // hold_stop_signals() has been called
@@ -35,7 +35,7 @@ const Held& held() {
   return mask;
 }
 
-// As if the signal had never been blocked, so that a shell sees what ended the process.
+// Ends the process as if the signal had never been blocked, so that a shell sees which one it was.
 [[noreturn]] void end_by(int number) {
   std::signal(number, SIG_DFL);
   sigset_t one;

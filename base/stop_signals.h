@@ -17,7 +17,7 @@ void hold_stop_signals();
 // The signal mask before hold_stop_signals(), for starting other programs.
 sigset_t starting_signal_mask();
 
-// From now on a stop signal is a request. Another one, a second later, ends the process.
+// From now on a stop signal is a request. Another one, more than a second later, ends the process.
 void catch_stop_signals();
 // catch_stop_signals() if hold_stop_signals() was called; else the program handles signals itself.
 void catch_held_stop_signals();
@@ -26,8 +26,8 @@ int stop_signal();
 
 // From now on a stop signal ends the process at once, as if it weren't held.
 void end_on_stop_signals();
-// end_on_stop_signals() during this object's lifetime; afterwards they are caught. clean_up is
-// called before the end, on another thread, whatever this one is doing.
+// A stop signal ends the process during this object's lifetime and is caught afterwards. clean_up
+// is called before the process ends, on the signal thread, concurrently with all other threads.
 class EndsOnStopSignals {
  public:
   explicit EndsOnStopSignals(std::function<void()> clean_up);

@@ -22,7 +22,8 @@ std::optional<T> parse_whole(std::string_view text) {
   return value;
 }
 
-// Levenshtein distance; two swapped neighbours count as one edit. Three rows of the table are kept.
+// Edit distance in which swapping two neighbours is one edit (Damerau-Levenshtein with optimal
+// string alignment). Keeps three rows of the table.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before, last(b.size() + 1), row = last;
   std::iota(row.begin(), row.end(), size_t{0});
@@ -112,10 +113,10 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
   std::string lower(word);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const size_t slip =
-      std::min<size_t>(2, lower.size() / 3);  // more distant words mean something else
+      std::min<size_t>(2, lower.size() / 3);  // a more distant name is not a typing error
   const std::string best = nearest(lower, known);
-  // A word that begins exactly one known name, and longer names that begin with that: cifar,
-  // cifar10.
+  // `word` is a prefix of one known name, or of several that all begin with the shortest of them:
+  // cifar of cifar10 and cifar100.
   std::vector<std::string> longer;
   std::ranges::copy_if(known, std::back_inserter(longer),
                        [&](const std::string& name) { return name.starts_with(lower); });

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// The shortest text that reads back as the same number; `digits` > 0: rounded to that many.
+// The shortest text that reads back as the same number; `digits` > 0: that many significant digits.
 std::string format_number(double value, int digits = 0);
 // The whole text as a number; nothing if it isn't one or isn't finite. Independent of the locale.
 std::optional<double> parse_number(std::string_view text);
@@ -22,22 +22,23 @@ std::string join(std::span<const std::string> items, std::string_view separator)
 // "1 step", "2 steps", "2 processes"
 std::string counted(int64_t number, std::string_view noun);
 
-// The known word of smallest edit distance to `word`; empty if that is too long to be a name.
+// The known word of smallest edit distance to `word`; empty if `word` is too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
-// " (did you mean NEAREST?)" if that is one edit away, or two for a long word; else "".
+// " (did you mean NAME?)" if a known name begins with `word` or is at most one edit away, two for
+// a word of six letters or more; else "".
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix = "");
 
-// `text` made safe to print on one line: control characters, and bytes that aren't UTF-8 (some of
-// which are control characters elsewhere), become '?'; long text is cut.
+// `text` made safe to print on one line: control characters, and bytes that aren't UTF-8 (some are
+// control characters in other encodings), become '?'; long text is cut.
 std::string printable(std::string_view text, size_t max_length = 120);
 
 // `text` wrapped to `width` columns, all lines but the first indented.
 std::string wrap(std::string_view text, size_t first_column, size_t indent, size_t width);
 
-// How the user started this program: ./launcher, or barevision where it is installed.
+// The command by which the user started this program: ./launcher, or barevision if installed.
 std::string own_command();
-// A text of this program, which names it ./launcher, with own_command() instead.
+// `text` with each ./launcher replaced by own_command().
 std::string as_called(std::string text);
 // A word to paste into a shell, quoted where it must be.
 std::string shell_word(const std::string&);

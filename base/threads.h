@@ -6,9 +6,9 @@
 
 namespace bv {
 
-// Calls work(i) for every i below `count`, each in one of the threads, and progress(number done)
-// about once per `often` on the calling thread. Rethrows exceptions of either after the threads
-// have stopped.
+// Calls work(i) once for every i below `count`, distributed over `threads` threads, and
+// progress(number done) about once per `often` on the calling thread. An exception from either is
+// rethrown after the threads have stopped.
 void in_threads(int64_t count, int threads, const std::function<void(int64_t i)>& work,
                 std::chrono::milliseconds often, const std::function<void(int64_t done)>& progress);
 

@@ -9,7 +9,7 @@ namespace bv::bench {
 namespace {
 
 struct Shares {
-  double copy, product, bound;  // of a run's time: what the ceilings alone would take
+  double copy, product, bound;  // shares of a run's time that the ceilings alone would take
 };
 
 Shares shares(const Result& r, const Ceilings& c) {

@@ -12,9 +12,9 @@ struct Options {
   std::string device = "cpu";
   std::string dtype = "fp32";
   KernelSet kernels = KernelSet::fast;
-  std::string model;  // none: all
+  std::string model;  // empty: all models
   std::string filter;
-  std::string json;       // file to write; empty: none
+  std::string json;       // file to write; empty: no file
   int batch = 0;          // 0: the device's default
   int image_size = 0;     // 0: the model's
   double seconds = 0.15;  // per operation
@@ -26,7 +26,7 @@ struct Result {
   int per_step;  // how often a training step runs it
   Cost cost;
   double seconds;
-  bool by_hopper;  // by a kernel made for sm_90
+  bool by_hopper;  // run by a kernel made for sm_90
 };
 
 class Bench {
@@ -36,13 +36,13 @@ class Bench {
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
-  // If the device has a cache, the operation alternates between sets of tensors to get past it.
+  // Alternates between sets of tensors if the device has a cache, so that data comes from memory.
   void measure(const RecordedOperation&);
 
   void print_head() const;
   void print_totals() const;
-  // {..., "operations": [{"operation": ..., "shape": ..., "us": ..., ...}, ...]}; of an
-  // operation by a kernel made for sm_90 also "kernels": "hopper".
+  // {..., "operations": [{"operation": ..., "shape": ..., "us": ..., ...}, ...]}; an operation
+  // that a kernel made for sm_90 runs also has "kernels": "hopper".
   std::string json() const;
 
  private:

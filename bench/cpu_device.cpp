@@ -81,8 +81,8 @@ class CpuBenchDevice final : public BenchDevice {
     return 2.0 * double(bytes) / t.median;
   }
 
-  // Multiplies n x n matrices: by oneDNN's plain product, or by our linear layer, which uses its
-  // primitives. Either may be faster.
+  // Multiplies n x n matrices: by oneDNN's plain product, or by our linear layer, which uses
+  // oneDNN's primitives. Either may be faster.
   double product_rate(int n, bool plain) {
     const size_t count = size_t(n) * size_t(n);
     const DeviceMemory a(*backend_, 4 * count), b(*backend_, 4 * count), c(*backend_, 4 * count);

@@ -120,7 +120,7 @@ constexpr const char* usage =
     "usage: bench [--device cpu|cuda] [--dtype fp32|fp16|bf16] [--kernels auto|plain|hopper]\n"
     "             [--model NAME] [--batch N] [--image-size N] [--filter WORD]\n"
     "             [--seconds S] [--json FILE] [--describe]\n"
-    "  --kernels   plain: a GPU's kernels that compute one output a thread; hopper: those made "
+    "  --kernels   plain: a GPU's kernels that compute one output per thread; hopper: those made "
     "for\n"
     "              sm_90 where there are any; rows that they run end with 'hopper'\n"
     "  --model     one of models/ (all of them)\n"

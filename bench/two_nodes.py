@@ -1,4 +1,4 @@
-"""Two nodes on this machine: network namespaces joined by a link, for bench/scaling --nodes 2. It takes root,
+"""Two nodes on this machine: network namespaces joined by a link, for bench/scaling --nodes 2. Needs root,
 CAP_NET_ADMIN and iproute2."""
 
 import json
@@ -17,7 +17,7 @@ def ip(*words):
 
 
 class TwoNodes:
-    """As a context: the namespaces exist. mbit: the link's rate in each direction; None: as fast as memory."""
+    """A context in which the namespaces exist. mbit: the link's rate in each direction; None: as fast as memory."""
 
     def __init__(self, mbit=None):
         self.names = [f"barevision-{os.getpid()}-{node}" for node in (0, 1)]

@@ -1,4 +1,4 @@
-# Benches, the counters of the stand-in and its check for races.
+# Benches, the stand-in's counters and its race checker.
 .PHONY: bench peers counters racecheck
 $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 	@echo "link      $@"
@@ -23,10 +23,10 @@ peers:
 	@bench/make_peers
 
 # ---- Counters -----------------------------------------------------------------------------------
-# Counts the work of each GPU kernel and compares it with tests/counters/; UPDATE=1 writes the
-# tables, and those that bench/roofline makes of them; FILTER=layernorm_forward prints one kernel's
-# counts; ARCH=sm_90: on another chip, with KERNELS=hopper by the kernels made for it, with tables of
-# their own.
+# Counts the work of each GPU kernel and compares it with the tables in tests/counters/. UPDATE=1
+# writes these tables and those that bench/roofline derives from them; FILTER=layernorm_forward
+# prints one kernel's counts; ARCH=sm_90 counts on another chip, KERNELS=hopper counts the kernels
+# made for it, each with tables of its own.
 counters: $(BUILD)/counters
 	@BAREVISION_MODELS=$(CURDIR)/models $(BUILD)/counters $(if $(UPDATE),--update) $(FILTER:%=--filter %) \
 	  $(ARCH:%=--arch %) $(KERNELS:%=--kernels %) $(ARGS)
@@ -38,8 +38,8 @@ $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernel
 $(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(objects) $(cuda_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-# In its turn of `make test`, for make view: the kernels of these files alone count, since a second build of
-# all takes minutes.
+# For the tests of make view, in their turn of `make test`: only these files' kernels are instrumented,
+# since building all kernels a second time takes minutes.
 watched_in_tests := $(patsubst %,kernels/%.cu,layers/layernorm layers/batchnorm cuda/column_sums cuda/moments training/loss)
 $(BUILD)/counters_few: $(call counting,$(watched_in_tests) $(call in,cpp,bench/counters $(filter-out simt/races,$(wildcard simt/*)))) \
   $(filter-out $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(watched_in_tests) $(call in,cpp,simt/*))),$(simt_objects)) \
@@ -48,15 +48,15 @@ $(BUILD)/counters_few: $(call counting,$(watched_in_tests) $(call in,cpp,bench/c
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 
 # ---- Races --------------------------------------------------------------------------------------
-# Small cases of the kernel table with every access watched; FILTER=layernorm: the operations with
-# this word in their name.
+# Runs small cases of the kernel table and checks every memory access for races; FILTER=layernorm:
+# only the operations with this word in their name.
 racecheck: $(BUILD)/racecheck
 	@BAREVISION_MODELS=$(CURDIR)/models BAREVISION_TEST_SMALL=1 SIMT_TIMEOUT=300 SIMT_RACES=1000000 $(BUILD)/racecheck $(FILTER)
 $(BUILD)/racecheck: $(call watched,$(filter kernels/%.cu,$(gpu_sources)))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
-# In its turn of `make test`: the kernels of watched_in_tests alone.
-# Tests of others would be misled: of their accesses only asynchronous copies and ldmatrix are seen.
+# In its turn of `make test`: only the kernels of watched_in_tests are instrumented. Tests of other
+# kernels would be misleading, since the checker sees only their asynchronous copies and ldmatrix.
 $(BUILD)/racecheck_tests: $(call watched,$(watched_in_tests))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)

@@ -1,9 +1,9 @@
-# Gates: .ci/run starts make ci; make ci-all runs every gate in full. make ci-rest runs one of the
-# gates that are too long for every commit: the one whose turn it is for this commit, or REST=NAME.
+# Gates: .ci/run runs make ci; make ci-all runs every gate in full. make ci-rest runs one of the
+# gates that take too long for every commit: the one whose turn it is for this commit, or REST=NAME.
 .PHONY: ci ci-all ci-rest ci-clang ci-libraries ci-cuda0 ci-asan ci-tsan ci-nvcc ci-package
 rest := clang libraries asan tsan package $(if $(NVCC),cuda0 nvcc)
-# turn_of: the word of $(1) chosen by the commit's hash. share_of: every $(1)th word of $(2), from
-# one chosen by the hash.
+# turn_of: one word of $(1), chosen by the commit's hash. share_of: every $(1)th word of $(2); the
+# hash chooses the first.
 turn_of = $(word $(shell echo $$((0x$(commit_hash) % $(words $(1)) + 1))),$(1))
 share_of = $(shell printf '%s\n' $(2) | awk -v k=$$((0x$(commit_hash) % $(1))) 'NR % $(1) == k')
 ci:
@@ -15,8 +15,8 @@ ci-rest:
 	@$(if $(filter $(REST),$(rest)),echo "rest      $(REST)",echo "ci-rest: REST is one of: $(rest)" >&2; exit 2)
 	@$(MAKE) ci-$(REST)
 
-# Clang's errors and warnings, in one of SHARE=3 parts of the sources; SHARE=1: in all. Clang before 16 can't parse all of this C++20.
-# omp.h is that of g++, as clang's is another package; only g++ knows its attribute that names a function.
+# Checks one of SHARE=3 parts of the sources for Clang's errors and warnings; SHARE=1: all. Clang before 16 can't parse all of this C++20.
+# Clang reads g++'s omp.h, since its own is in another package; -D__malloc__(x)= removes an attribute there that only g++ accepts.
 SHARE ?= 3
 clangxx = $(or $(shell command -v clang++-19),$(shell command -v clang++-18),$(shell clang++ --version 2>/dev/null \
   | grep -qE 'version (1[6-9]|[2-9][0-9])' && command -v clang++))
@@ -27,8 +27,8 @@ ci-clang: $(messages:%=%.cc)
 	@$(if $(clangxx),,echo "ci-clang: clang 16 or newer is not installed: make deps-dev" >&2; exit 2)
 	@printf '%s\n' $(call share_of,$(SHARE),$(plain) $(kernels)) | xargs -P $(shell nproc) -n 4 $(clangxx) $(clang_flags)
 
-# Builds with other choices start from this build's objects: only sources that use a choice are
-# recompiled. $(1): the choices
+# A build with other choices starts from a copy of this build's objects, so only sources that use a
+# choice are recompiled. $(1): the choices
 other_choices = @rm -rf $(BUILD)/$@ && mkdir -p $(BUILD)/$@ && tar -C $(BUILD) --exclude=obj/tests --exclude=obj/counters \
   -c obj pch gen flags choices $(if $(NVCC),cuda_arch) | tar -C $(BUILD)/$@ -x && \
   $(MAKE) BUILD=$(BUILD)/$@ $(1) all && BAREVISION_MODELS=models $(BUILD)/$@/launcher vit_tiny --data synthetic --device cpu \
@@ -40,8 +40,8 @@ ci-libraries: $(BUILD)/launcher
 ci-cuda0: $(BUILD)/launcher
 	$(call other_choices,CUDA=0)
 
-# Tests of a part of the code under a sanitizer: objects $(2) of folder $(1) replace those of this
-# build. Bounds of vectors that pass between the two are not checked.
+# Tests a part of the code under a sanitizer: the objects $(2), built in folder $(1), replace those of
+# this build. Bounds of vectors aren't checked, since vectors pass between instrumented and other code.
 mixed = $(2) $(filter-out $(2:$(BUILD)/$(1)/%=$(BUILD)/obj/%),$(tests_objects))
 suites_in = $(shell sed -nE 's/^TEST(_F|_P)?.([A-Za-z0-9]+),.*/\2.*:*\/\2.*/p' $(1) | sort -u | paste -sd:)
 asan_tests := $(filter-out %_commands_test.cpp %_start_test.cpp,$(call in,cpp,tests/base tests/data tests/data/records) tests/engine/options/options_test.cpp)
@@ -65,10 +65,11 @@ $(BUILD)/threads_tests: $(call mixed,threads,$(tsan_objects))
 ci-tsan: $(BUILD)/threads_tests
 	@$(tsan_environment) $< --gtest_brief=1 --gtest_filter='Collectives*:TcpCommunicator*:Rendezvous*:Loader*:Exchange*-Collectives.NoticeAPeerThatDied'
 
-# An eighth of the CUDA sources, for all generations of GPUs, and every shape of wgmma.
+# Compiles an eighth of the CUDA sources for all generations of GPUs, and every shape of wgmma.
 ci-nvcc: check-cuda $(BUILD)/dist/wgmma_shapes.o $(if $(filter ci-nvcc,$(MAKECMDGOALS)),$(call share_of,8,$(nvcc_objects:$(BUILD)/obj/cuda/%=$(BUILD)/dist/obj/%)))
 
-# Builds only the last commit's sources; links, installs, runs and removes the program.
+# Checks by a dry run that the last commit has all sources of a build; installs, runs and removes the
+# program of this build.
 ci-package: $(BUILD)/launcher
 	@rm -rf $(BUILD)/$@ && mkdir -p $(BUILD)/$@
 	@git archive HEAD | tar -C $(BUILD)/$@ -x

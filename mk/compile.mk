@@ -10,12 +10,12 @@ announce = counted
 endif
 compile = $(announce) $(CXX) $(CPPFLAGS) $(choices) $(CXXFLAGS)
 
-# Precompiled standard headers, read before each file; parsing them takes half the time of most
-# files. There is one for each set of flags, since GCC compiles a file with the optimisation of its
-# precompiled header. GCC also forgets the warnings that a header disables, so the three false ones
-# (<string>'s) are disabled here. $(choices) is not used, so that changing a choice recompiles only
-# the files that need it. With the header, GCC's heap is full enough to collect garbage, which takes
-# a tenth of the time; the parameter delays that.
+# Precompiled standard headers, included before each file; parsing them takes half of most files'
+# compile time. There is one for each set of flags, since GCC compiles a file with the optimisation
+# of its precompiled header. GCC also forgets which warnings a header disables, so three false ones
+# (of <string>) are disabled here. $(choices) is not used, so that changing a choice recompiles only
+# the files that need it. With the header loaded, GCC's heap is large enough to trigger garbage
+# collection, which takes a tenth of the compile time; the parameter delays it.
 PCH ?= $(if $(filter clang,$(found)),0,1)
 ifeq ($(PCH),1)
 pch = $(BUILD)/pch/$(1)/precompiled.h.gch
@@ -49,21 +49,21 @@ $(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<
 $(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) -c -o $@ $<
-# Kernels call the hooks.cpp of simt/counters or simt/races at each access to memory.
+# Instrumented kernels call hooks.cpp of simt/counters or simt/races at each memory access.
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
-# ... and simt/counters at each piece of code without a branch, for how often warps execute a line;
-# -g tells statements from what g++ has moved elsewhere. binutils 2.40 confuses DWARF 5's files.
+# They also call simt/counters at each basic block, which counts how often warps execute a line; -g
+# distinguishes statements from code that g++ has moved. binutils 2.40 confuses DWARF 5's files.
 block_calls := -fsanitize-coverage=trace-pc -g -gdwarf-4
 $(BUILD)/obj/counters/%.o: %.cu | check-packages
 	$(call compile, (counters)) $(simt_flags) $(counters_flags) $(access_calls) $(block_calls) -x c++ -c -o $@ $<
 $(BUILD)/obj/counters/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (counters)) $(call read_pch,simt) $(simt_flags) $(counters_flags) -c -o $@ $<
-# The stand-in that watches what those calls tell for races (simt/races).
+# The stand-in that checks the reported accesses for races (simt/races).
 $(BUILD)/obj/races/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (races)) $(call read_pch,simt) $(simt_flags) -DSIMT_RACES -c -o $@ $<
-# The choice of the last build; dependents are rebuilt when it changes. A dry run would take it as
-# changed.
+# Each of these files records a choice of the last build; dependents are rebuilt when it changes. A
+# dry run would always consider it changed.
 checked_each_time := $(if $(COUNTING),,always)
 remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
 $(BUILD)/flags: $(checked_each_time)
@@ -88,10 +88,10 @@ $(messages:%=%.o): %.o: %.cc $(call pch,plain) | check-packages
 $(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,app/tensorboard/event_file tests/app/tensorboard/tensorboard_test data/records/example)): \
   | $(messages:%=%.cc)
 $(BUILD)/obj/app/html_report/page_template.o: app/html_report/page.html
-# Runs first, so it must run on any CPU.
+# The CPU check runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<
-# Code without heavy computation, and most tests: -O1 takes two thirds of -O2's time to compile.
+# Code without heavy computation, and most tests: with -O1 they compile in two thirds of the time.
 cold := $(OPT:-O2=-O1) $(avx2)
 cold_rooms := $(filter-out engine/files data data/augment data/decode data/image,$(call rooms_of,models data engine app))
 cold_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter $(plain),$(call in,cpp,$(cold_rooms))))

@@ -1,4 +1,4 @@
-# Compilation by nvcc, and of the host code for CUDA.
+# Compilation of .cu files by nvcc, and of the host code for CUDA.
 # Compiles for this machine's GPU, else for sm_80.
 gpu := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1)
 gpu_arch := $(or $(subst .,,$(gpu)),80)
@@ -7,8 +7,8 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 # make dist: machine code for three generations of GPUs, and PTX for later ones.
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
-# ptxas' report on each kernel goes into a file next to the object (make resources). It only informs of
-# wgmmas that it serialises (C7510 and others); here that is an error.
+# ptxas's report on each kernel is written next to the object, for make resources. ptxas only notes that
+# it serialises wgmmas (C7510 and others); here that is an error.
 nvcc_compile = $(call announce, (cuda$(1))) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
@@ -32,5 +32,5 @@ $(BUILD)/cuda_arch: $(checked_each_time)
 .PHONY: check-cuda
 check-cuda:
 ifeq ($(NVCC),)
-	@echo "needs CUDA's compiler, and there is none: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2
+	@echo "needs nvcc, which was not found: nvcc in PATH, or CUDA_HOME=DIR" >&2; exit 2
 endif

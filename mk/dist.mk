@@ -1,10 +1,10 @@
-# The package for machines with a GPU, and what is compared there.
+# The package for machines with a GPU, the kernels' resources, and the checks that need a GPU.
 .PHONY: dist resources gpu-check
 dist := $(BUILD)/dist/barevision
 ptxas_logs := $(patsubst %.cu,$(BUILD)/dist/obj/%.ptxas,$(filter %.cu,$(gpu_sources)))
 $(ptxas_logs): %.ptxas: %.o
-# Programs contain this compiler's C++ library, hidden from the packed libraries, which use the
-# machine's. bench/dist/ has the functions that it would take from a newer C library.
+# Programs link this compiler's C++ library statically and hide it from the packed libraries, which
+# use the machine's. bench/dist/ defines the functions that it needs from a newer C library.
 dist_link = @echo "link      $@" && mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -s -static-libstdc++ -static-libgcc \
   -Wl,--exclude-libs,ALL,--version-script=bench/dist/symbols.map -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
 dist_objects = $(call for_every_gpu,$(1)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/dist/*.cpp))
@@ -17,7 +17,7 @@ $(dist)/build/launcher: $(call dist_objects,$(program) $(objects) $(gpu_objects)
 # private: objects shared with other builds keep the values of those builds.
 $(dist)/build/% $(BUILD)/dist/obj/%: private CUDNN =
 $(dist)/build/%: cublaslt = -lcublasLt
-# Its libraries are packed with it: RPATH, which also holds for the libraries' own libraries.
+# The package contains its libraries. RPATH, unlike RUNPATH, also applies to their own libraries.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
@@ -26,8 +26,8 @@ dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher 
 	@LD_LIBRARY_PATH=$(CUDA_HOME)/lib64 $(dist)/launcher vit_tiny --device cpu --image-size 32 --data synthetic --batch 2 --steps 1 --out $(BUILD)/dist/run \
 	  >$(BUILD)/dist/run.log 2>&1 || { cat $(BUILD)/dist/run.log; exit 1; }
 	@rm -r $(BUILD)/dist/run
-# The stand-in reports the block sizes at the models' sizes. Convolutions also choose by the number
-# of tiles, so their rows of the kernel table, which have the models' channels, run as well.
+# The stand-in reports the block sizes that kernels use at the models' sizes. Convolutions also choose
+# kernels by the number of tiles, so the kernel table's convolutions, with the models' channels, run as well.
 resources: check-cuda $(ptxas_logs) $(BUILD)/tests
 	@echo "running   the models' operations on simt"
 	@for arch in sm_80 sm_90; do \

@@ -1,12 +1,12 @@
-# The student's: make try and make learn.
+# Targets for learners: make try, make learn, make view.
 
 # ---- Try ----------------------------------------------------------------------------------------
-# make try, see simt/README.md: a .cu file with a main() becomes a program on the stand-in, which
-# takes g++ and perl alone.
+# make try, see simt/README.md: builds and runs a .cu file with a main() on the stand-in. This needs
+# only g++ and Perl.
 .PHONY: try
-# run: with sanitizers, so that errors name their line; debug: for gdb. g++ doesn't combine the thread
-# sanitizer's calls, by which races are found (simt/races), with AddressSanitizer's: the former are
-# given what the latter's library knows.
+# run: with sanitizers, so that errors name their line; debug: for gdb. g++ can't instrument a file for
+# both the thread sanitizer and AddressSanitizer. The file has the former's calls, by which simt/races
+# finds races; their handlers also check each address by AddressSanitizer's library.
 try_run_object := -O1 -g1 -fsanitize=address -DSIMT_RACES
 try_run_file := -O1 -g -fsanitize=thread,undefined -fno-sanitize-recover=all $(access_calls) \
   --param tsan-distinguish-volatile=1
@@ -15,7 +15,7 @@ try_debug_object := -O0 -g
 try_debug_file := -O0 -g
 try_compile = $(CXX) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
 try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device hopper host try check $(if $(filter run,$(1)),races))
-# All of simt/device as one file, all of host as another: a third of the time.
+# Compiles simt/device as one file and simt/host as another, in a third of the time.
 define try_rules
 $(BUILD)/try/$(1)/%.cpp: simt/%
 	@mkdir -p $$(@D) && printf '$(hash)include "%s"\n' $$</*.cpp >$$@
@@ -27,7 +27,7 @@ $(BUILD)/try/$(1)/try.o $(BUILD)/try/$(1)/check.o:
 	@mkdir -p $$(@D) && echo "compile   $$< (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -c -o $$@ $$<
 endef
 $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
-# These calls are most of what a watched program does.
+# A watched program spends most of its time in these calls.
 $(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON
 .SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device hopper host races))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
@@ -65,7 +65,7 @@ races := $(patsubst tests/simt/races/%.cu,$(BUILD)/try/races/%,$(wildcard tests/
 $(BUILD)/try/races/%: tests/simt/races/%.cu simt/cuda_to_cpp simt/try.h $(call try_objects,run)
 	@echo "compile   $<"
 	@$(call try_link,run,$<,,$@)
-# The debugger's half of that test wants its objects ready, too.
+# That test's gdb cases need the debug objects as well.
 ifeq ($(SIMT),1)
 try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
 test: $(if $(FILTER),,$(examples) $(races) $(try_for_tests))
@@ -73,9 +73,9 @@ endif
 $(foreach program,$(examples),$(eval $(program): learn/examples/$(basename $(notdir $(program))).cu))
 
 # ---- Learn --------------------------------------------------------------------------------------
-# The ladders of learn/: each rung a program on the counting stand-in and, where there is a GPU, one
-# by nvcc. The last rungs include the shipped kernels; --gc-sections drops the launches that they
-# don't make, and with these what is not linked.
+# The ladders of learn/: each rung is built as a program for the counting stand-in and, if there is a
+# GPU, by nvcc. The last rungs include the shipped kernels; --gc-sections drops the launch functions
+# that they don't call, and so the references to code that is not linked.
 .PHONY: learn
 learn_topics := $(sort $(patsubst learn/%/,%,$(dir $(wildcard learn/*/v[0-9]*.c*))))
 learn_chosen := $(or $(TOPIC),$(learn_topics))
@@ -93,7 +93,7 @@ $(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn
 	@mkdir -p $(@D) && echo "compile   $< (learn)" && simt/cuda_to_cpp $< >$@.cpp && \
 	  $(CXX) $(learn_flags) $(access_calls) $(block_calls) -include simt/try.h -MF $@.d -MT $@ -c -o $@.o $@.cpp && \
 	  $(CXX) -Wl,--gc-sections -pthread -o $@ $@.o $(learn_objects)
-# Rungs without a kernel. They take their part of comm/ as one file, which needs no package.
+# Rungs without a kernel. The part of comm/ that they use is compiled as one file; it needs no package.
 learn_comm := comm/two_level_communicator comm/net/ring_communicator comm/net/mesh \
   comm/single_communicator comm/local/rank_barrier kernels/cpu/stream
 host_rung := $(CXX) -I. -std=c++20 -O1 -g1 $(avx2) $(WARN) -Wno-unknown-pragmas -pthread -ffunction-sections -MMD -MP
@@ -102,7 +102,8 @@ $(BUILD)/learn/comm.o: $(learn_comm:%=%.cpp)
 	  $(host_rung) -c -o $@ $(@:.o=.cpp)
 $(call host_rungs_of,$(learn_topics)): $(BUILD)/learn/%: learn/%.cpp $(BUILD)/learn/comm.o
 	@mkdir -p $(@D) && echo "compile   $< (learn)" && $(host_rung) -Wl,--gc-sections -MF $@.d -MT $@ -o $@ $< $(BUILD)/learn/comm.o
-# All of CUDA's objects but the one that the rung includes: its launches need their neighbours.
+# Links all CUDA objects except that of the source that the rung includes, whose launch functions
+# refer to the others.
 $(BUILD)/learn/gpu/%: learn/%.cu $(cuda_objects)
 	@mkdir -p $(@D) && echo "compile   $< (cuda)" && $(NVCC) -ccbin $(CXX) -std=c++20 -O3 -I. -DBAREVISION_GPU=cuda_gpu \
 	  -Xcompiler=-march=x86-64-v3 -Wno-deprecated-gpu-targets $(cuda_arch) -c -o $@.o $< && \
@@ -110,7 +111,7 @@ $(BUILD)/learn/gpu/%: learn/%.cu $(cuda_objects)
 	  $(filter-out $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(shell sed -nE 's/^#include "(kernels.*\.cu)"/\1/p' $<)),$(cuda_objects)) \
 	  $(objects) $(gpu_libraries) $(LDLIBS)
 # ---- Exercises ----------------------------------------------------------------------------------
-# Built as by make try. The solutions are the lines of the gap; awk puts them there.
+# Built as by make try. A solution file holds the lines for an exercise's gap; awk inserts them.
 exercises := $(sort $(wildcard learn/exercises/*.cu))
 exercise := $(filter learn/exercises/$(EXERCISE)_% learn/exercises/0$(EXERCISE)_%,$(exercises))
 exercise_programs := $(exercises:learn/exercises/%.cu=$(BUILD)/learn/exercises/%)
@@ -140,7 +141,7 @@ test: $(if $(FILTER),,$(call in_turn,2,$(learn_for_tests)))
 endif
 
 # ---- View ---------------------------------------------------------------------------------------
-# A kernel's page, see learn/view/README.md: a program's, or, on build/counters, one of the table's.
+# A kernel's page, see learn/view/README.md: FILE=, of a program; KERNEL=, of this project's, by build/counters.
 .PHONY: view
 view_compile = $(CXX) $(filter-out -MMD -MP,$(learn_flags)) $(access_calls) $(block_calls)
 view: $(if $(KERNEL),$(BUILD)/counters,$(learn_objects))

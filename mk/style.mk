@@ -8,7 +8,7 @@ lint:
 clang_tidy = $(or $(shell command -v clang-tidy-19),$(shell command -v clang-tidy-18),$(shell clang-tidy --version 2>/dev/null \
   | grep -qE 'version (1[6-9]|[2-9][0-9])' && command -v clang-tidy))
 tidy_flags = $(choices) -idirafter$(shell $(CXX) -print-file-name=include) '-D__builtin_clear_padding=static_cast<void>'
-# The programs of learn/ have CUDA's kernel<<<...>>>, which Clang takes for C++ here.
+# The programs of learn/ are left out: they contain kernel<<<...>>>, which Clang would parse as C++.
 TIDY_BASE ?= origin/main
 tidied = $(filter-out learn/%.cu,$(filter $(if $(ALL),%,$(shell git diff --name-only --diff-filter=d $(TIDY_BASE) -- '*.cpp' '*.cu')),$(sort $(compiled))))
 tidy: | compile_commands.json $(messages:%=%.cc)

@@ -15,8 +15,8 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
   Graph g(dtype);
   const int C = c.embed_dim, hidden = static_cast<int>(std::lround(C * c.mlp_ratio));
   const WeightInit init{Init::normal, .02f};
-  // The patch embedding is a convolution without overlap, so a matrix product over patches,
-  // initialised like a convolution in PyTorch.
+  // The patch embedding is a convolution without overlap. It is computed as a matrix product over
+  // patches and initialised as PyTorch initialises a convolution.
   const auto patch_pixels = static_cast<float>(3 * input.patch * input.patch);
   const WeightInit conv_init{Init::uniform, 1 / std::sqrt(patch_pixels), Init::uniform};
 
@@ -27,7 +27,7 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
                                   .input_grad = false,
                                   .weight_shape = {C, 3, input.patch, input.patch}});
   Tensor x = dropout(g, "pos_drop", embed_tokens(g, embedded, c.distilled), o.pos_drop_rate);
-  Branch branch;  // that the next layer norm adds to x
+  Branch branch;  // the next layer norm adds it to x
 
   for (int i = 0; i < c.depth; ++i) {
     const std::string block = "blocks." + std::to_string(i) + ".";
@@ -36,7 +36,7 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
                     : 0;
     g.cut_here();
 
-    // From the last attention on, only the heads' tokens are read.
+    // The last block computes only the tokens that the classifier heads read.
     const int queries = i + 1 < c.depth ? 0 : c.distilled ? 2 : 1;
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps, queries);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});

@@ -12,7 +12,7 @@ namespace bv::test {
 inline std::string contents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream all;
-  all << in.rdbuf();  // block by block: byte by byte, a checkpoint takes minutes under a sanitizer
+  all << in.rdbuf();  // in blocks: byte by byte, a checkpoint takes minutes under a sanitizer
   return std::move(all).str();
 }
 

@@ -24,7 +24,7 @@ inline testing::AssertionResult has(const std::string& text, const std::string& 
   return testing::AssertionFailure() << "'" << part << "' is not in: " << text;
 }
 
-// A message for the user: one line with `part` in it.
+// Whether a message for the user is one line that contains `part`.
 inline testing::AssertionResult is_line(const std::string& message, const std::string& part) {
   if (message.find('\n') != std::string::npos)
     return testing::AssertionFailure() << "more than one line: " << message;

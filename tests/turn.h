@@ -6,8 +6,8 @@
 
 namespace bv::test {
 
-// A whole `make test` runs a quarter of the large tests: those whose turn it is for this commit, in
-// BAREVISION_TEST_TURN, 0 to 3 (mk/tests.mk). Without it, as in `make test-all`, all of them run.
+// `make test` without FILTER runs a quarter of the large tests: those of the commit's turn, 0 to 3,
+// in BAREVISION_TEST_TURN (mk/tests.mk). If that is unset, as in `make test-all`, all of them run.
 inline bool is_its_turn(uint32_t number) {
   const char* turn = std::getenv("BAREVISION_TEST_TURN");
   const bool is_set = turn && *turn >= '0' && *turn <= '3' && !turn[1];

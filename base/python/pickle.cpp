@@ -118,7 +118,7 @@ void PickleReader::put(uint64_t number) {
   stack_.push_back(id);
   memo_[number] = id;
 }
-// Lists and dicts aren't used twice, so that none can contain itself.
+// Refuses a second use of a list or dict, so that none can contain itself.
 void PickleReader::get(uint64_t number) {
   const auto found = memo_.find(number);
   if (found == memo_.end()) refuse_here("a use of what was never stored");
@@ -197,7 +197,7 @@ void PickleReader::step(uint64_t op) {
       return push_number(static_cast<int32_t>(number(4)));
     case 0x8a:  // LONG1
       return push_number(long_number());
-    case 'G':  // BINFLOAT: no file's tensors or pixels depend on one
+    case 'G':  // BINFLOAT; its value is dropped, since no tensor or pixel depends on one
       taken(8);
       push({.kind = Kind::real});
       return;

@@ -1,7 +1,7 @@
 // Python's pickle format, protocols 2 to 5, for files of plain values: dictionaries, lists, tuples,
-// text and bytes, numbers, and what a kind of files adds to them. A pickle is a program that may
-// call any function of Python; here a few names stand for what is built in, and any other name or
-// instruction is refused. Nothing is ever run.
+// text and bytes, numbers, and the values that a PickleKind adds. A pickle is a program that may
+// call any Python function. This reader maps the names that a PickleKind lists to its C++ handlers,
+// refuses every other name and instruction, and runs no Python.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +30,8 @@ struct PickleValue {
     tensor
   };
   Kind kind = none;
-  bool complete = false;             // an array: it has its bytes
-  int64_t number = 0;                // truth, integer; name: its place among PickleKind::names
+  bool complete = false;             // array: its bytes have been read
+  int64_t number = 0;                // truth, integer; name: index into PickleKind::names
   std::string_view bytes = {};       // text (or bytes), array
   std::vector<uint32_t> items = {};  // tuple, list; dict: keys and values in turn; storage, tensor
   std::vector<int64_t> shape = {};   // array
@@ -40,16 +40,16 @@ const char* kind_name(PickleValue::Kind);
 
 class PickleReader;
 
-// A kind of files: the names that they may use, and what using them makes.
+// A kind of pickle file: the names that it may use, and the handlers that give them a meaning.
 struct PickleKind {
   struct Name {
     std::string_view module, name;
   };
   std::span<const Name> names;
-  const char* owner;   // "CIFAR's files", which don't have what is refused
-  const char* advice;  // for a user who has such a file
-  // Each pushes its result. A call of names[name]; a state for an object; an object that is stored
-  // elsewhere (null: refused).
+  const char* owner;   // "CIFAR's files": refusals say that these don't have the refused item
+  const char* advice;  // for a user whose file is refused
+  // Handlers, each of which pushes its result. call: names[name] with `arguments`; build: sets the
+  // state of an object; persistent: an object stored outside the pickle (null: refused).
   void (*call)(PickleReader&, size_t name, uint32_t arguments);
   void (*build)(PickleReader&, uint32_t object, uint32_t state);
   void (*persistent)(PickleReader&, uint32_t id) = nullptr;
@@ -57,24 +57,24 @@ struct PickleKind {
 
 class Pickle {
  public:
-  // `file`: a whole file; with `size`, which becomes the pickle's, more may follow. Throws
-  // FileError.
+  // `file`: a whole file. With `size`, which receives the size of the pickle, other data may follow
+  // the pickle. Throws FileError.
   Pickle(std::vector<uint8_t> file, const PickleKind&, uint64_t* size = nullptr);
-  Pickle(Pickle&&) = default;  // values point to buffers, which stay
+  Pickle(Pickle&&) = default;  // values point into buffers, which a move doesn't relocate
   Pickle(const Pickle&) = delete;
   Pickle& operator=(const Pickle&) = delete;
 
   const PickleValue& root() const { return values_[root_]; }
   const PickleValue& item(const PickleValue& of, size_t i) const { return values_[of.items[i]]; }
   std::span<const PickleValue> values() const { return values_; }
-  // A member of the root, or of a dict; null if it is no dict or lacks the key.
+  // A member of the root, or of `of`; null if that isn't a dict or lacks the key.
   const PickleValue* member(std::string_view key) const { return member(root(), key); }
   const PickleValue* member(const PickleValue& of, std::string_view key) const;
 
  private:
   friend class PickleReader;
   std::vector<uint8_t> file_;
-  std::deque<std::string> decoded_;  // bytes that the file has as text
+  std::deque<std::string> decoded_;  // bytes that the file encodes as text
   std::vector<PickleValue> values_;
   uint32_t root_ = 0;
 };

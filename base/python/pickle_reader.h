@@ -1,5 +1,5 @@
-// The machine that reads a pickle, for those who define a PickleKind: instructions push values onto
-// a stack. Values are named by number, as push() moves them.
+// The stack machine that reads a pickle, for code that defines a PickleKind: instructions push
+// values onto a stack. Values are referred to by number, since push() may move them in memory.
 #pragma once
 #include <initializer_list>
 #include <unordered_map>
@@ -16,13 +16,13 @@ class PickleReader {
 
   PickleValue& value(uint32_t id) { return out_.values_[id]; }
   uint32_t push(PickleValue);                             // returns its number
-  void push_again(uint32_t id) { stack_.push_back(id); }  // undoes its pop
+  void push_again(uint32_t id) { stack_.push_back(id); }  // pushes an existing value
   bool is_name(uint32_t id, size_t name) const;
   bool is_text(uint32_t id, std::initializer_list<std::string_view> texts) const;
-  // The items of a tuple, which must have so many; "other arguments than numpy's".
+  // The `count` items of a tuple. Refuses any other value: "other arguments than numpy's".
   std::vector<uint32_t> arguments(uint32_t id, size_t count, const char* whose);
-  std::string_view keep(std::string bytes);                      // while the Pickle exists
-  [[noreturn]] void refuse(const std::string& why) const;        // and the advice
+  std::string_view keep(std::string bytes);                      // for the Pickle's lifetime
+  [[noreturn]] void refuse(const std::string& why) const;        // appends the advice
   [[noreturn]] void refuse_here(const std::string& what) const;  // names the byte and the owner
   [[noreturn]] void refuse_size(const std::string& what) const;  // names the byte
 
@@ -31,7 +31,7 @@ class PickleReader {
 
   void step(uint64_t op);
 
-  // Bytes after an instruction.
+  // The operand bytes of an instruction.
   std::string_view taken(uint64_t bytes);
   uint64_t number(size_t bytes);  // little-endian
   int64_t long_number();
@@ -47,7 +47,7 @@ class PickleReader {
   PickleValue& top(Kind);
   void extend(Kind, const std::vector<uint32_t>& items);
 
-  // Memory, by number.
+  // The memo: values stored by number.
   void put(uint64_t number);
   void get(uint64_t number);
 
@@ -58,7 +58,7 @@ class PickleReader {
   Pickle& out_;
   const PickleKind& kind_;
   std::span<const uint8_t> file_;
-  size_t at_ = 0, next_ = 0;  // of the instruction; of what follows
+  size_t at_ = 0, next_ = 0;  // offsets of the current instruction and of the next byte to read
   std::vector<uint32_t> stack_;
   std::vector<size_t> marks_;  // stack sizes
   std::unordered_map<uint64_t, uint32_t> memo_;

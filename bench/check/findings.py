@@ -58,14 +58,14 @@ def last_lines(log):
 
 
 def sanitizer_summary(log):
-    """As "ERROR SUMMARY: 1 error", or ""."""
+    """compute-sanitizer's summary, as "ERROR SUMMARY: 1 error", or ""."""
     found = re.findall(rf"^{SANITIZER} (\w+ SUMMARY: .*)", log, re.M)
     return found[-1].strip() if found else ""
 
 
 def sanitizer_finding(log):
     """The lines of compute-sanitizer's first error, without the host's call stack; and the test
-    that it came in."""
+    in which it occurred."""
     lines, test = [], None
     for line in log.splitlines():
         if line.startswith("[ RUN "):

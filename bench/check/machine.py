@@ -35,7 +35,7 @@ class Machine:
 
     @property
     def as_sm_90(self):
-        """The environment in which such kernels run."""
+        """The environment in which kernels made for sm_90 run."""
         return {"SIMT_ARCH": "sm_90"} if self.rehearsal else {}
 
     def program(self, name):

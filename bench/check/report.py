@@ -28,7 +28,7 @@ class Result:
 
 
 def say(line=""):
-    """Prints a line. That nobody reads it any more must not stop the check."""
+    """Prints a line. Closed output must not stop the check."""
     try:
         print(line, flush=True)
     except OSError:
@@ -45,7 +45,7 @@ class Report:
         for old in self.logs.glob("*.log"):
             old.unlink()
         self.hopper_except = self.logs / "hopper-except.txt"
-        self.excepted = None  # its lines; None: not compared yet, a file there is an older check's
+        self.excepted = None  # lines of hopper-except.txt; None: not compared yet, a file is older
         self.device, self.commit, self.why_left = device, commit, why_left
         self.rows, self.steps, self.left, self.details = [], [], [], []
         self.tables = []  # the benches' tables, as text
@@ -65,8 +65,8 @@ class Report:
         return [f"{self.why_left()}: {' '.join(self.left)}"] if self.left else []
 
     def add(self, step, seconds, result):
-        """A row; it is printed after it is written. What failed follows it there, and the table in
-        the files."""
+        """Writes a row, then prints it. Failures are printed after the row; in the files they
+        follow the table."""
         cells = (step, result.passed, result.failed, result.skipped, seconds)
         row = COLUMNS.format(*cells, result.said)
         names = ("step", "passed", "failed", "skipped", "seconds")

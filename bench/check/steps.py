@@ -95,17 +95,17 @@ def bench(name, dtype, model, *options):
 
 
 def line_of_exception(row):
-    """For BAREVISION_HOPPER_EXCEPT: an operation, without a residual or +=, and its sizes, without
-    the first one, which is the batch's, and those of dropout."""
+    """A line for BAREVISION_HOPPER_EXCEPT: the operation without its options (residual, +=), and
+    its sizes without the first one, which depends on the batch, and without those of dropout."""
     sizes = row["shape"].split()[1:]
     kept = (size for size in sizes if not size.startswith("image_rows"))
     return " ".join((row["operation"].split()[0], *kept))
 
 
 def beside_auto(name, hoppers):
-    """For each operation and shape that a kernel made for sm_90 runs, its time and that of the
-    kernel which --kernels auto takes, from the benches of these names. Those that the second computes
-    in less than 0.98 of the time are added to the report's hopper-except.txt."""
+    """Compares, for each operation and shape that a kernel made for sm_90 runs, its time with that
+    of auto's kernel, from the benches of these names. Those that auto's kernel computes in less
+    than 0.98 of the time are added to the report's hopper-except.txt."""
 
     def do(step):
         both = [step.scratch / f"{which}.json" for which in (name, hoppers)]
@@ -126,7 +126,7 @@ def beside_auto(name, hoppers):
             lines.append(columns.format(row["operation"], row["shape"], row["per_step"], *cells))
             sums = [total + row["per_step"] * one for total, one in zip(sums, us)]
         if len(lines) == 1:
-            return not_run("no operation is by a kernel made for sm_90")
+            return not_run("no operation uses a kernel made for sm_90")
         slower = [line for line, us in both_us.items() if us[0] < 0.98 * us[1]]
         step.report.except_from_hopper(slower)
         said = f"{sums[0] / 1e3:.2f} ms a step by auto, {sums[1] / 1e3:.2f} by hopper"
@@ -192,7 +192,7 @@ def with_cudnn(machine, judge):
 
 
 def faster_of_both(model, batch):
-    """The speed with each shape by the kernel that the steps before have measured as the faster."""
+    """The training speed if each shape uses the kernel that was faster in the steps before."""
 
     def do(step):
         if step.report.excepted is None:
@@ -205,7 +205,7 @@ def faster_of_both(model, batch):
 
 
 def hopper_steps(machine):
-    """The kernels made for sm_90: right, then how fast beside those that --kernels auto takes."""
+    """The kernels made for sm_90: their correctness, then their speed compared with auto's."""
     if machine.no_hopper:
         yield "hopper", lambda _: not_run(machine.no_hopper)
         return
@@ -270,7 +270,7 @@ def graphs_and_curves(precision):
 
 
 def other_steps(machine):
-    """All else."""
+    """The remaining steps."""
     bits = machine.bits16
     # A rehearsal doesn't repeat make test, except for tests that read the project's files.
     yield "tests", tests(REHEARSED if machine.rehearsal else "*cuda*:*Cuda*-*simt*")

@@ -67,7 +67,7 @@ double measure(Backend& backend, std::vector<Channel>& channels, size_t streams,
   std::vector<float> data(each * streams);
   std::vector<double> seconds;
   const auto end = Clock::now() + std::chrono::seconds(2);
-  // The vote makes all ranks stop after the same number.
+  // The vote makes all ranks stop after the same number of all-reduces.
   for (double more = 1; more > 0;) {
     channels[0].communicator->barrier();
     const auto start = Clock::now();

@@ -22,11 +22,11 @@ namespace {
 
 // The kernels to count, on the chip that SIMT_ARCH names.
 struct Chosen {
-  std::string model;  // none: all
-  std::string arch;   // none: the stand-in's own
+  std::string model;  // empty: all models
+  std::string arch;   // empty: the stand-in's default
   KernelSet set = KernelSet::fast;
 
-  // That writes its tables.
+  // The command that writes these kernels' tables.
   std::string update() const {
     return "make counters UPDATE=1" + (arch.empty() ? "" : " ARCH=" + arch) +
            (set == KernelSet::hopper ? " KERNELS=hopper" : "");
@@ -40,12 +40,12 @@ struct Chosen {
 const std::string compiler =
     "g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
 
-// Images per multiprocessor as on a large GPU. Bytes then grow linearly with the multiprocessors,
-// so two small steps predict the large one: of 512, 256 and 64 images.
+// A multiprocessor gets as many images as on a large GPU. Bytes then grow linearly with the number
+// of multiprocessors, so two small steps predict the large one (512, 256 or 64 images).
 struct Model {
   const char* name;
   int images;     // per multiprocessor
-  int large = 0;  // extrapolated to these multiprocessors; 0: not
+  int large = 0;  // number of multiprocessors to extrapolate to; 0: no extrapolation
 };
 constexpr Model models[] = {{"vit_tiny", 4, 128},
                             {"resnet50", 2, 128},
@@ -72,8 +72,8 @@ Step step_of(const Model& model, KernelSet set, int multiprocessors) {
           .set = set};
 }
 
-// The kernels' counts, with those of Hopper's matrix product as one for all tiles: which of them an
-// operation takes depends on the number of multiprocessors.
+// The kernels' counts, with all tile sizes of Hopper's matrix product added up, since the tile size
+// that an operation uses depends on the number of multiprocessors.
 std::map<std::string, simt::Counters> by_kernel(const StepCounts& counts) {
   std::map<std::string, simt::Counters> kernels;
   for (const auto& [name, c] : counts.kernels()) {
@@ -94,7 +94,7 @@ std::map<std::string, simt::Counters> extended(const StepCounts& one, const Step
     simt::Counters c = at_two.at(name) * (large - 1);
     c += at_one.at(name) * -uint64_t{large - 2};  // modulo 2^64
     c.launches = launches.launches;
-    // A tail in the smaller step only would be extrapolated below 0.
+    // A tail that only the smaller step has would be extrapolated below 0.
     if (static_cast<int64_t>(c.partial) < 0) c.partial = 0;
     kernels[name] = c;
   }
@@ -175,7 +175,7 @@ std::vector<Model> models_of(const std::string& only) {
   return all;
 }
 
-// Reasons are of the stand-in's own chip: another may need fewer.
+// The reasons apply to the stand-in's default chip; another chip may need fewer.
 std::string problems_of(const Chosen& chosen, const Reasons& reasons) {
   return reasons.problems(chosen.model.empty() && chosen.arch.empty());
 }

@@ -13,7 +13,7 @@ struct Reason {
   std::string_view name;   // the operation's, or the beginning of a kernel's
   std::string_view shape;  // a part of the operation's shape
   std::string_view why;
-  bool only_elsewhere = false;  // no kernel of the stand-in's own chip needs it
+  bool only_elsewhere = false;  // no kernel on the stand-in's default chip needs it
 };
 constexpr Reason reasons[] = {
     // Bytes moved.

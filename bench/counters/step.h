@@ -35,7 +35,7 @@ struct StepCounts {
   uint64_t launches() const;
 };
 
-// Only counts operations with the word, in any case, in their name or in a kernel's.
+// Counts only operations with the word (ignoring case) in their name or in a kernel's.
 StepCounts count_step(const Step&, const std::string& word = "");
 // Counts one run of the step's operation with this number.
 OperationCounts count_operation(const Step&, size_t number);

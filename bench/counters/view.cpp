@@ -26,7 +26,7 @@ std::string listed(const auto& words) {
   return all;
 }
 
-// The kernel that the name, or a part of it, means.
+// The kernel of this name, or the only one whose name contains it.
 std::string found(const std::vector<StepCounts>& steps, const std::string& name) {
   std::set<std::string> all, fitting;
   for (const StepCounts& step : steps)
@@ -79,7 +79,7 @@ void view_kernel(std::span<const Step> steps, const std::string& name, const std
     if (std::ranges::none_of(lines, [&](const auto& k) {
           return plain(k.first) == kernel && !k.second.lines.empty();
         }))
-      throw UserError(kernel + " belongs to a library: its lines aren't known");
+      throw UserError(kernel + " belongs to a library, which has no line information");
     Json page = {{"kernel", kernel}, {"case", text_of(one) + "; " + title(steps[i])}};
     page.update(to_json(lines));
     std::puts(to_line(page).c_str());

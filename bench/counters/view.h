@@ -7,11 +7,11 @@
 
 namespace bv::counting {
 
-// Runs an operation of the first of these steps that launches the kernel, named without its
-// arguments or by a part of that name, and prints what simt/counters/lines_json.h describes, with
-// {"kernel": its plain name, "case": "OPERATION SHAPE"}. The case is the one whose text has the
-// words, by default the one that runs most often in the step. Throws UserError: no kernel of that
-// name, or several; no such case.
+// Takes the first of these steps that launches the kernel, which is named without its template
+// arguments or by a part of that name. Runs one of the step's operations that launch it and prints
+// what simt/counters/lines_json.h describes, with {"kernel": its plain name, "case": "OPERATION
+// SHAPE"}. `words`: a part of the case's text; empty: the case that runs most often in the step.
+// Throws UserError if no kernel or several have that name, or if no case has the words.
 void view_kernel(std::span<const Step>, const std::string& name, const std::string& words);
 
 }  // namespace bv::counting

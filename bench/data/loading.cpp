@@ -1,7 +1,7 @@
 // Images per second on one thread: for decoding, for resizing, and for what evaluation (the middle
 // crop) and training (random crops, by the loader) do with both.
 //   build/loading FOLDER SIZE SECONDS
-// Run by bench/loading, in turns with Pillow and PyTorch.
+// Run by bench/loading, alternating with Pillow and PyTorch.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

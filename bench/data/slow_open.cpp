@@ -1,5 +1,5 @@
-// For LD_PRELOAD: a file system on which opening takes SLOW_OPEN_MS milliseconds, as over a
-// network, and the numbers of opens and reads, written to the file COUNT_CALLS at the end.
+// For LD_PRELOAD: delays each open by SLOW_OPEN_MS milliseconds, as over a network, counts opens
+// and reads, and writes the counts to the file COUNT_CALLS when the program ends.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>

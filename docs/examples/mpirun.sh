@@ -1,7 +1,7 @@
 #!/bin/bash
 # Open MPI: one rank per GPU on the hosts of a host file with lines like "node0 slots=8".
 #   docs/examples/mpirun.sh hosts photos
-# All hosts share the barevision folder. Rank 0 is on the first host. Started again, the run resumes.
+# All hosts share the barevision folder. Rank 0 is on the first host. The run resumes if started again.
 set -euo pipefail
 hosts=${1:?which hosts? docs/examples/mpirun.sh HOSTFILE DATA}
 data=${2:?which data? docs/examples/mpirun.sh HOSTFILE DATA}

@@ -8,7 +8,7 @@ namespace bv {
 
 namespace {
 
-// The tensors of one of a node's batch norms.
+// The tensors of one batch norm; a node computes one or two.
 struct Norm {
   Tensor inp, moments, mean, rstd;
   Parameter weight, bias;
@@ -87,7 +87,7 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from,
   const Norm norm(g, name, inp, from.moments, shape.C, o.zero_weight);
   const Tensor all_sums = g.tensor(name + " d sums", {other ? 4 : 2, shape.C}, DType::fp32);
   if (added) g.grad(inp);
-  // In place: out's gradient becomes the residual's or, without one, inp's.
+  // Backward runs in place: out's gradient tensor becomes the residual's, or inp's without one.
   g.share_grad(added ? added : inp, out);
   const size_t pair = 2 * static_cast<size_t>(shape.C);  // mean and variance, or two sums
 

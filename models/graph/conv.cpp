@@ -21,7 +21,7 @@ ConvOut conv(Graph& g, const std::string& name, const BatchNormOut& norm, const 
   const Tensor out = g.tensor(name, {shape.N, shape.P(), shape.Q(), shape.K});
   const Tensor moments = g.tensor(name + " moments", {o.parts, 2, shape.K}, DType::fp32);
   const Tensor skip = o.skip ? g.same_memory(inp, name + " input") : Tensor{};
-  // He et al. 2015, for the output of a convolution that a ReLU follows, as torchvision does.
+  // He et al. 2015 for a convolution followed by a ReLU, by fan-out as in torchvision.
   const float deviation = std::sqrt(2.0f / static_cast<float>(shape.K * shape.R * shape.S));
   const Parameter weight =
       g.parameter(name + ".weight", {shape.K, shape.C / shape.groups, shape.R, shape.S},

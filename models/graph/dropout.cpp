@@ -3,7 +3,8 @@
 
 namespace bv {
 
-// Forward in place; backward into another buffer, since the gradient that it reads may be shared.
+// Forward runs in place; backward writes to its own tensor, since the gradient that it reads may be
+// shared.
 Tensor dropout(Graph& g, const std::string& name, Tensor inp, float drop) {
   if (drop <= 0) return inp;
   const auto [rows, C] = rows_shape(g, inp);

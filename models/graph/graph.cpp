@@ -11,8 +11,8 @@ size_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), size_t{1}, std::multiplies());
 }
 
-// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes; those that a
-// pipeline stage may begin with, at multiples of a norm block.
+// Parameters start at multiples of OptimizerUpdate's chunk, and so of 64 bytes; those at which a
+// pipeline stage may begin start at multiples of a norm block.
 size_t padded(size_t count, size_t unit = OptimizerUpdate::decay_chunk) {
   return (count + unit - 1) / unit * unit;
 }
@@ -153,7 +153,7 @@ void Graph::finish(std::span<const Slice> owned) {
     }
 }
 
-// Returns its place among the parameters that are read in fp32.
+// Returns the range's first element in the arena of parameters that are read in fp32.
 size_t Graph::add_fp32(size_t begin, size_t end) {
   const size_t place = fp32_count(begin);
   if (!fp32_ranges_.empty() && fp32_ranges_.back().end == begin)
@@ -177,7 +177,7 @@ float* Context::master(Parameter p) const {
 }
 
 int Graph::layer_of(Parameter p) const {
-  // The last node that begins at or before it.
+  // The last node whose first parameter is p or an earlier one.
   const int node = static_cast<int>(std::ranges::upper_bound(node_parameters_, p.id) -
                                     node_parameters_.begin()) -
                    1;

@@ -38,7 +38,7 @@ Tensor input_patches(Graph& g, const InputShape& s, int augment_layers) {
   });
 }
 
-// Patches of one pixel.
+// An image is a grid of patches of one pixel.
 Tensor input_images(Graph& g, const InputShape& s, int augment_layers) {
   InputShape pixels = s;
   pixels.patch = 1;

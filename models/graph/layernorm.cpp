@@ -15,7 +15,7 @@ LayerNormOut layernorm(Graph& g, const std::string& name, Tensor inp, const Bran
   const Tensor mean = g.tensor(name + " mean", {shape.rows}, DType::fp32);
   const Tensor rstd = g.tensor(name + " rstd", {shape.rows}, DType::fp32);
   const int B = dim(g, inp, 0);
-  // Dropout and drop path are layers of their own.
+  // Dropout and drop path count as layers of their own (Node::layers).
   int layers = 0;
   const auto layer_of = [&](float drop) {
     const uint32_t layer = layer_number(g) + static_cast<uint32_t>(layers);

@@ -13,13 +13,13 @@ LinearInput linear_gelu(Graph& g, const std::string& name, const LinearInput& fr
   std::vector<int64_t> dims = g.info(inp).shape;
   dims.back() = N;
   const Tensor h = g.tensor(name, dims), out = g.tensor(name + " gelu", dims);
-  // The bias first, as its gradient is made first.
+  // The bias precedes the weight, since backward finishes its gradient first.
   const Parameter bias = g.parameter(name + ".bias", {N}, init.bias_init, init.scale);
   const Parameter weight = g.parameter(name + ".weight", {N, shape.K}, init.init, init.scale, true);
   g.grad(inp);
   g.share_grad(h, out);  // backward works in place
   Drop dropout;
-  if (drop > 0)  // a layer after the linear and the GELU
+  if (drop > 0)  // it counts as a third layer, after the linear and the GELU
     dropout = {.image_rows = rows / dim(g, inp, 0), .layer = layer_number(g) + 2, .drop = drop};
 
   const auto forward = [=](const Context& r) {

@@ -90,7 +90,7 @@ Tensor distilled_cross_entropy(Graph& g, Tensor head, Tensor dist, float smoothi
            r.run(MeanLogits{
                .out = r.at(logits), .head = r.at(head), .dist = r.at(dist), .shape = shape});
            forward(r, mean, loss, shape, smoothing);
-           if (r.training) {  // of the mean, only top1 counts
+           if (r.training) {  // of the mean's results, only top1 is used
              forward(r, heads[0], loss, shape, smoothing, half);
              forward(r, heads[1], loss, shape, smoothing, half, true);
            }

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// The next node's: the number of layers before it.
+// The layer number of the next node: the number of layers before it.
 inline uint32_t layer_number(const Graph& g) {
   uint32_t layers = 0;
   for (const Node& node : g.nodes()) layers += static_cast<uint32_t>(node.layers);
@@ -23,7 +23,7 @@ inline RowsShape rows_shape(const Graph& g, Tensor t) {
   return {.rows = static_cast<int>(rows), .C = static_cast<int>(shape.back())};
 }
 
-// Some tokens of each image: [B, tokens, C], of one [B, C].
+// The shape of the first tokens of each image: [B, tokens, C], or [B, C] for one token.
 inline std::vector<int64_t> tokens_shape(int B, int tokens, int C) {
   if (tokens == 1) return {B, C};
   return {B, tokens, C};

@@ -1,5 +1,5 @@
-// The fused operations that models are made of. Each function adds a node and its parameters, whose
-// names begin with `name`, to the graph and returns the tensors it writes.
+// The fused operations that models consist of. Each function adds a node and its parameters, whose
+// names begin with `name`, to the graph and returns the tensors that the node writes.
 #pragma once
 #include <string>
 
@@ -14,17 +14,18 @@ namespace bv {
 Tensor input_patches(Graph&, const InputShape&, int augment_layers);
 Tensor input_images(Graph&, const InputShape&, int augment_layers);
 
-// The crop, then `layers` ImageOps of each image: [B, size, size, 3] of bytes.
+// Crops each training image and applies its ImageOps: [B, size, size, 3] bytes. Without layers, no
+// node and a null tensor.
 Tensor augment(Graph&, const AugmentShape&);
 
-// A node's result, and the two halves of its backward for a node that is the next one and reads the
-// result: that one's backward computes the first half too, by one operation with its own `Op`.
+// A node's result, and its backward in two halves, for fusion with the next node if that reads the
+// result: one operation computes the next node's backward, `Op`, and the first half.
 template <class Op>
 struct FusedOut {
   Tensor out;
-  int node = -1;  // -1: not of such a node, nothing is fused
+  int node = -1;  // the node's number; -1: it can't be fused
   std::function<void(const Context&, const Op&)> backward_first = {};
-  // The second half; backward_rest_fused also computes the first half of the node before.
+  // The second half; backward_rest_fused also computes the first half of the previous node's.
   Node::Pass backward_rest = {}, backward_rest_fused = {};
   FusedOut() = default;
   FusedOut(Tensor t) : out(t) {}
@@ -33,14 +34,14 @@ struct FusedOut {
   }
 };
 
-// The first half is the batch norm's sums, for a convolution.
+// For a convolution: the first half computes the batch norm's sums.
 using BatchNormOut = FusedOut<ConvBackwardSums>;
-// The first half is the GELU's gradient, or all of a layer norm's.
+// For a linear layer: the first half is the GELU's backward, or all of a layer norm's.
 using LinearInput = FusedOut<LinearBackward>;
 
 // A convolution without bias [N, H, W, C] -> [N, P, Q, channels], padded by half its filter. parts:
-// the processes over which the next batch norm computes its statistics. skip: ConvOut::skip is inp
-// again, for a branch around the convolution, whose gradient is added to inp's.
+// the processes or shards over which the next batch norm computes its statistics. skip:
+// ConvOut::skip is inp again, for a branch around the convolution; its gradient is added to inp's.
 struct ConvOptions {
   int channels, filter, stride = 1, groups = 1;
   int parts = 1;
@@ -52,7 +53,8 @@ struct ConvOut {
 };
 ConvOut conv(Graph&, const std::string& name, const BatchNormOut& inp, const ConvOptions&);
 
-// A tensor, or a projection's output whose batch norm, of this name, the one that adds it applies.
+// The tensor that a batch norm adds; or the output of a projection whose own batch norm, `norm`,
+// the node applies as well.
 struct Residual {
   Tensor out, moments = {};
   std::string norm = {};
@@ -76,11 +78,11 @@ Tensor max_pool(Graph&, const std::string& name, Tensor inp, int window, int str
 // The mean of all positions: [N, H, W, C] -> [N, C].
 Tensor average_pool(Graph&, const std::string& name, Tensor inp);
 
-// A linear's result, and its forward for a layer norm that is the next node and adds that: one
-// operation computes both, which runs with this linear's arguments added.
+// A linear layer's result, for fusion with the next node if that is a layer norm that adds it:
+// forward_with fills in the linear layer's arguments and runs one operation that computes both.
 struct LinearOut {
   Tensor out;
-  int node = -1;  // -1: not of a linear
+  int node = -1;  // the node's number; -1: not a linear layer's result
   std::function<void(const Context&, LinearNormForward)> forward_with = {};
   LinearOut() = default;
   LinearOut(Tensor t) : out(t) {}
@@ -95,8 +97,8 @@ struct WeightInit {
   float scale;
   Init bias_init = Init::zeros;
 };
-// inp weight^T + bias over the last dimension: [..., K] -> [..., N]. `weight_shape` is the shape in
-// files if it isn't [N, K] (a convolution's). input_grad: false for a model's first layer.
+// inp weight^T + bias over the last dimension: [..., K] -> [..., N]. weight_shape: the shape in
+// files, if it isn't [N, K] but a convolution's. input_grad: false for a model's first layer.
 struct LinearOptions {
   int N;
   WeightInit init;
@@ -110,7 +112,7 @@ LinearOut linear(Graph&, const std::string& name, const LinearInput&, const Line
 LinearInput linear_gelu(Graph&, const std::string& name, const LinearInput&, int N, WeightInit,
                         float drop = 0);
 
-// In place: nothing else may overwrite what it returns.
+// Runs in place. Backward reads the result, so no later node may overwrite it.
 Tensor tanh(Graph&, const std::string& name, Tensor inp);
 
 // A residual branch, and the rates of its dropout and its drop path.
@@ -118,8 +120,8 @@ struct Branch {
   LinearOut out;
   float drop = 0, drop_path = 0;
 };
-// out = layernorm(sum), sum = inp + residual. Without residual, sum is inp. With `tokens`,
-// LayerNormOut::sum has only the first tokens of each image.
+// out = layernorm(sum), sum = inp + residual. Without residual, sum is inp. If `tokens` isn't 0,
+// LayerNormOut::sum has only the first `tokens` tokens of each image.
 struct LayerNormOut {
   Tensor sum;
   LinearInput out;
@@ -127,8 +129,8 @@ struct LayerNormOut {
 LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, const Branch& residual,
                        float eps, int tokens = 0);
 
-// Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]; with the first
-// `queries` tokens only [B, queries, H*D], with one [B, H*D].
+// Multi-head self-attention of packed projections [B, N, 3, H, D] -> [B, N, H*D]. If `queries`
+// isn't 0, only for the first `queries` tokens: [B, queries, H*D], or [B, H*D] for one.
 Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float drop,
                  int queries = 0);
 
@@ -141,10 +143,11 @@ struct TwoTokens {
 };
 TwoTokens split_tokens(Graph&, const std::string& name, Tensor tokens);
 
-// Drops elements. Nothing at rate 0.
+// Drops elements. Adds no node at rate 0.
 Tensor dropout(Graph&, const std::string& name, Tensor inp, float drop);
 
-// Loss, metrics and the gradient's tail. Ends a graph. Returns the loss of each image [B].
+// Loss, metrics and the gradients' tail (GradientTail). Ends a graph. Returns the loss of each
+// image, [B].
 Tensor cross_entropy(Graph&, Tensor logits, float smoothing);
 // The same for two heads: in training, the mean of their losses. The graph's logits are the mean of
 // the heads' logits, from which evaluation computes its loss.
