@@ -13,7 +13,7 @@ namespace bv {
 
 class FrontDoor {
  public:
-  // why_closed: why a late launcher can't take part after a restart; empty if it can.
+  // why_closed: why a late launcher can't join at the next restart; empty if it can.
   FrontDoor(const World&, std::string why_closed);
   // Answers the launchers that have connected. Takes half a second at most; ignores signals.
   void look();

@@ -88,8 +88,8 @@ struct LauncherEnded : RunError {
       : RunError("the launcher of node " + std::to_string(node) + " ended during the rendezvous") {}
 };
 
-// Launchers have met to end the run well, but one of them needs a restart, and fewer than the least
-// number of nodes have connected.
+// The launchers met because node 0's processes had ended cleanly, but one launcher needs a restart,
+// and fewer nodes have connected than a start needs.
 struct TooFew : LauncherEnded {
   using LauncherEnded::LauncherEnded;
 };

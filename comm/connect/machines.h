@@ -23,7 +23,7 @@ struct DataLinks {
   bool two_level;  // 2d
 };
 // Collectives on host memory: rings of TCP connections between all ranks; with two_level, an
-// all-reduce goes through the node's shared memory and then between nodes.
+// all-reduce goes through the node's shared memory, between the nodes, and through it again.
 std::unique_ptr<Communicator> connect_data(const World&, std::unique_ptr<Communicator> hosts,
                                            RunWatch&, const DataLinks&);
 

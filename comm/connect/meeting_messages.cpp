@@ -70,8 +70,7 @@ std::string advice(const World& world) {
            text_of(shape_of(world), shape_of(world)) + ", --master-addr and --master-port";
   return " (" + world.variables +
          " in the environment say which ranks take part; --timeout says how long to wait); start "
-         "every rank, "
-         "or give -n " +
+         "every rank, or give -n " +
          std::to_string(world.size) + " to have them started here";
 }
 

@@ -61,7 +61,7 @@ bool send_message(int fd, const T& message) {
 }
 
 // given_up: other ranks are missing. training: the run has begun without this launcher, which can
-// take part after the next restart. too_late: the run has begun, and this launcher can't take part.
+// join at the next restart. too_late: the run has begun, and this launcher can't join.
 enum class Verdict : int32_t {
   welcome,
   other_size,

@@ -38,7 +38,7 @@ size_t take(Mailbox& box, std::byte* to, size_t n) {
 // An exchange's messages to or from one peer, in order.
 class Lane {
  public:
-  // peer: its rank in the group. name: its rank in the run.
+  // peer: its rank in the group. name: its rank in the region, for messages.
   Lane(Mailbox& box, int peer, int name, bool sends)
       : box_(box), peer_(peer), name_(name), sends_(sends) {}
 

@@ -45,8 +45,8 @@ class PeerTimeout {
       : timeout_(timeout), run_(run) {}
   void start_over() { waited_ = busy_ = 0, last_ = Clock::now(); }
   // Checks the clock and the peers for which awaited(rank) holds. Returns "", or why the wait is
-  // over: "rank 3 has not answered for 60 s (--timeout)". named: the rank to name there unless one
-  // is busy, -1: no single one; becomes the busy rank.
+  // over: "rank 3 has not answered for 60 s (--timeout)". named: the rank that this line names, -1
+  // for none; if a peer is busy, the line names that peer, and `named` is set to it.
   template <class Awaited>
   std::string look(const SharedRegion& region, int size, Awaited awaited, int& named) {
     const RankStatus* busy = nullptr;
@@ -79,7 +79,7 @@ class Heartbeat {
   std::jthread heart_;
 };
 
-// The ranks of a communicator; `members` has their ranks in the run.
+// The ranks of a communicator; `members` has their ranks in the region.
 struct RankGroup {
   SharedRegion& region;
   const RankPlace& place;  // of this process in the run

@@ -22,7 +22,7 @@ struct SharedMemoryPeers {
 // Made and destroyed by the main thread; destroyed before the backend whose streams it uses. Its
 // collectives run in call order on any streams, concurrently with those of its groups. A send
 // doesn't wait for its receiver while at most 128 KiB are in flight. Throws std::runtime_error if
-// the peers were given different options.
+// the peers have different bucket_bytes.
 std::unique_ptr<Communicator> make_shared_memory_communicator(const SharedMemoryPeers&);
 
 }  // namespace bv

@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto tick = std::chrono::milliseconds(watch_tick_ms);
 constexpr auto beat = std::chrono::milliseconds(500);
 constexpr auto farewell = std::chrono::seconds(1);    // for the last frames to be sent
-constexpr auto last_words = std::chrono::seconds(2);  // for a waiting thread to end the process
+constexpr auto last_words = std::chrono::seconds(2);  // then serve() ends a failed run
 
 enum class Kind : uint32_t { data, state, left, end };
 struct FrameHead {

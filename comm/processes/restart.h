@@ -10,7 +10,7 @@ namespace bv {
 // How a run's processes failed.
 struct Failure {
   int rank = 0;
-  int64_t step = 0;   // in which that rank worked, counted from 1; 0: before its first
+  int64_t step = 0;   // of that rank or of the one that reported it, from 1; 0: before the first
   std::string cause;  // "rank 1 was killed by SIGKILL (out of memory?)"
   bool seen = false;  // by the launcher of that rank; else reported by its peers
 };
@@ -19,7 +19,7 @@ struct Restart {
   int number = 0, most = 0;  // --max-restarts; number 0: the first start
   Failure after;             // the failure before this restart
   std::string folder;        // the run's; empty: none was claimed before the failure
-  int64_t step_before = 0;   // step of the last earlier failure in a step, not before the first
+  int64_t step_before = 0;   // Failure::step of the last earlier failure where it wasn't 0
   int processes = 0;         // in the start that failed; 0: not known
   // Exit code if the launcher's processes have ended for good; after.cause then has their error.
   std::optional<int> ends = {};

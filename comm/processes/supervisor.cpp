@@ -157,9 +157,10 @@ void Supervisor::fails(int worker, const std::string& cause, const std::string& 
     if (!line.empty()) print_error_line(line);
     return;
   }
-  const int rank = rank_of(worker), culprit = region_.control().culprit - 1;
-  failure_ = Failure{.rank = culprit < 0 ? rank : culprit,
-                     .step = region_.rank(rank).step,
+  const int culprit = region_.control().culprit - 1, rank = culprit < 0 ? rank_of(worker) : culprit;
+  const bool is_here = first_rank_ <= rank && rank < first_rank_ + int(workers_.size());
+  failure_ = Failure{.rank = rank,
+                     .step = region_.rank(is_here ? rank : rank_of(worker)).step,
                      .cause = cause,
                      .seen = cause == line};
   unsaid_ = line;
@@ -249,7 +250,7 @@ void Supervisor::look_at_stopping() {
   }
 }
 
-// Kills a worker that hangs while it ends: the run waits for nothing else.
+// Kills a worker that hangs while it ends; the run only waits for that worker.
 void Supervisor::look_at_leaving() {
   if (Clock::now() - *leaving_ < max_leaving) return;
   for (size_t i = 0; i < workers_.size(); ++i) {

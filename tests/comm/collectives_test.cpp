@@ -145,7 +145,7 @@ TEST(Collectives, NoticeAPeerThatLeft) {
   expect_failure(*ranks[0], "rank 0: rank 1 has left the run\n");
 }
 
-// The launcher is told which rank it was, which still has a heartbeat.
+// The control block tells the launcher which rank is late, though that rank still has a heartbeat.
 TEST(Collectives, NoticeAPeerThatNeverComes) {
   SharedRegion region = SharedRegion::create(2);
   Ranks ranks = start_ranks(region, 2, 4096, 0.5, [](Communicator& peers) {

@@ -168,7 +168,7 @@ TEST(Machines, TwoRanksGiveTheBitsOfAPlainSum) {
   });
 }
 
-// Bytes sent since `before` by this rank to other nodes and within its own node.
+// Bytes that this rank has sent to other nodes and within its own node.
 struct Sent {
   uint64_t outside = 0, inside = 0;
 };
@@ -180,7 +180,7 @@ Sent sent(const Mesh& mesh, Shape shape) {
   return sum;
 }
 
-// A node sends 2 S (N - 1) / N bytes, with a flat ring 2 S (P - 1) / P.
+// With 2-D, a node sends 2 S (N - 1) / N bytes to other nodes; with a flat ring, 2 S (P - 1) / P.
 TEST(Machines, SendAsManyBytesAsTheFormulaSays) {
   for (const Shape shape : {Shape{2, 2}, Shape{3, 2}})
     on_all(shape, [shape](Machine& m) {

@@ -161,9 +161,9 @@ TEST(Rendezvous, WithoutTheSecretNobodyComesIn) {
       {"a", "b", "rank 1: rank 0 has another BAREVISION_SECRET; set the same for all ranks",
        "for rank 1 (RANK"},
       {"a", "", "BAREVISION_SECRET is set for rank 0, not for rank 1; set the same",
-       "turned away: BAREVISION_SECRET is set on one side only"},
+       "was refused: BAREVISION_SECRET is set on one side only"},
       {"", "b", "BAREVISION_SECRET is set for rank 1, not for rank 0; set the same",
-       "turned away: BAREVISION_SECRET is set on one side only"}};
+       "was refused: BAREVISION_SECRET is set on one side only"}};
   // Concurrently, since each rank 0 waits until its timeout.
   Ranks ranks;
   for (const Case& c : cases) {
@@ -228,7 +228,7 @@ TEST(Rendezvous, AnotherVersionIsNamed) {
   Challenge challenge;
   EXPECT_EQ(recv(old.fd(), &challenge, sizeof challenge, MSG_WAITALL), ssize_t(sizeof challenge));
   EXPECT_EQ(challenge.preamble.version, Preamble::our_version);
-  EXPECT_TRUE(has(rank0->wait().errors, "turned away: it is another version of this program"));
+  EXPECT_TRUE(has(rank0->wait().errors, "was refused: it is another version of this program"));
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST(Restarts, LeaveOutAProcessThatFailsTwiceAtItsStart) {
   EXPECT_EQ(three.code, 0);
   EXPECT_TRUE(three.errors.starts_with(
       says(1, 5, 1, 1) + says(2, 5, 2, 1) +
-      "restart 2 of 5: 3 processes, 4 before; rank 1 is left out, which has failed twice before "
+      "restart 2 of 5: 3 processes, 4 before; rank 1 is left out: it failed twice before "
       "its first step\n"))
       << three.errors;
   for (const std::string device : {"0", "2", "3"})

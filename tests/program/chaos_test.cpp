@@ -125,8 +125,8 @@ class Chaos : public ShallowProgramTest {
             std::string("--oversubscribe --precision fp32 --device ") + (simt ? "simt" : "cpu"),
             simt ? 4 : 1);
   }
-  // Sleeps for a random part of `runs` times the duration of an undisturbed run, which grows as
-  // well on a busy machine.
+  // Sleeps for a random time of at most `runs` times the measured duration of an undisturbed run,
+  // which is longer on a slow machine.
   void pause_for_up_to(double runs) { usleep(unsigned(below(1 + int(runs * undisturbed_ * 1e6)))); }
   void disturb(int processes, const std::string& words, double runs) {
     Program run(folder_.path(),

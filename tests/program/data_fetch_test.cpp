@@ -101,7 +101,7 @@ TEST_F(DataFetch, DownloadsNothingTwice) {
 
 TEST_F(DataFetch, RefusesAnotherFile) {
   const HttpServer server(archive_ + "!", {{}});
-  expect_failed(run(words(server)), ", not " + sha256_ + "; it was damaged on its way", {});
+  expect_failed(run(words(server)), ", not " + sha256_ + "; it was damaged in transit", {});
   EXPECT_EQ(server.begins(), Begins{0});
 }
 

@@ -76,7 +76,7 @@ class HttpServer {
         request.append(text, size_t(n));
         if (!is_get(request)) break;
       }
-      // A client of another test, whose port this was before: its connection doesn't count.
+      // A client of another test, which used this port before: its connection doesn't count.
       if (!is_get(request)) continue;
       const Answer answer = next(request);
       const size_t if_range = request.find("If-Range: ");

@@ -325,10 +325,11 @@ TEST_F(ProgramOnNodesMeets, NamesTwoNodesOfOneRank) {
       twin(folder_.path(), three + "1");
   Program& late = first_to_end(one, twin);
   expect_refusal(late, "another launcher has come with --node-rank 1 before this one (");
-  expect_refusal(first,
-                 "node 2 (rank 2) has not come within 5 s (--timeout); one that came was "
-                 "turned away: node 1 (" +
-                     name_of_machine() + ") came twice");
+  expect_refusal(
+      first,
+      "node 2 (rank 2) has not come within 5 s (--timeout); a process that connected was "
+      "refused: node 1 (" +
+          name_of_machine() + ") came twice");
   expect_refusal(&late == &one ? twin : one, "node 2 (rank 2) has not come within 5 s");
 }
 

@@ -61,7 +61,7 @@ TEST_F(FewerNodes, FourThreeFour) {
   kill_node(3);
   wait_for_restart(1);
   start(3, words);
-  node(0).errors_until("node 3 (" + host() + ") connected after the start; it takes part");
+  node(0).errors_until("node 3 (" + host() + ") connected after the start; it joins at");
   kill(node(1).worker(1), SIGKILL);
   wait_for_restart(2);
   const std::vector<std::string> errors = stop({0, 1, 2, 3});

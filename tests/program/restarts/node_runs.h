@@ -27,9 +27,10 @@ class NodeRuns : public ProgramTest {
   }
   Program& node(int n) const { return *launchers_[size_t(n)]; }
 
-  // At random moments, kills a process, a launcher or a whole node, and before that starts again
-  // what has ended; later: only at every second moment on average. cut: a fourth disturbance, which
-  // lasts for the given time. Returns once the run trains again. BAREVISION_CHAOS_SEED repeats it.
+  // At random moments, starts the launchers that have ended again, then kills a process, a launcher
+  // or a whole node. later: starts them only at a random half of the moments. cut: a fourth
+  // disturbance, for the given time. Returns once the run trains again. BAREVISION_CHAOS_SEED
+  // repeats the disturbances.
   using Cut = std::function<void(int node, unsigned microseconds)>;
   void disturb(int moments, const std::string& words, bool later = false, const Cut& cut = {});
 

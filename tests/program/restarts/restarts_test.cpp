@@ -220,7 +220,7 @@ TEST_F(ProgramRestarts, AProcessThatIsKilledTwiceAtItsStartIsLeftOut) {
   EXPECT_EQ(end.code, 128 + SIGTERM);
   EXPECT_FALSE(run->anyone_left());
   EXPECT_TRUE(end.errors.ends_with(
-      "restart 2 of 5: 2 processes, 4 before; rank 3 is left out, which has failed twice before "
+      "restart 2 of 5: 2 processes, 4 before; rank 3 is left out: it failed twice before "
       "its first step\n"))
       << end.errors;
   EXPECT_EQ(last_metric(in("run"), "restart", "processes"), "2");
