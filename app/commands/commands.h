@@ -17,8 +17,8 @@ extern const Command data_list_command, data_pack_command, data_index_command, d
 std::span<const Command> commands();
 
 // Finds the command in `all` that the arguments begin with, and the number of words in its name.
-// Without a command's name, the command is train. Throws UserError if the first word
-// is neither a command nor a model.
+// Without a command's name, the command is train. Throws UserError if the first word is neither a
+// command nor a model.
 struct Named {
   const Command* command;
   size_t words;

@@ -16,7 +16,7 @@ struct PreviewRecord {
   int64_t epoch;   // counted from 1
   std::string path;
   int label;
-  Box crop;   // in pixels of the file
+  Box crop;   // in the image's pixels
   bool flip;  // horizontally
   std::vector<DrawnOperation> ops = {};
   std::optional<Box> erase = {};

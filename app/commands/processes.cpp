@@ -71,7 +71,7 @@ bool fits(const Options& given, int nproc, const std::string& folder) {
   return !o.batch || !o.is_explicit("batch") || *o.batch % share == 0;
 }
 
-// `here`; with fewer GPUs, the largest number from --min-nproc to the number of GPUs that fits.
+// `here`; with fewer GPUs, the largest number that fits(), from --min-nproc to the number of GPUs.
 int processes_to_start(const Options& o, int here) {
   const bool on_gpus = o.device.value_or(DeviceKind::cuda) == DeviceKind::cuda;
   const int gpus = on_gpus && !o.oversubscribe ? gpu_count(nullptr) : 0;

@@ -129,8 +129,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
   });
 }
 
-// Adds --resume auto if our launcher has restarted the run: it continues in the folder that it had
-// claimed, or begins there if it has no checkpoint yet.
+// Adds --resume auto if our launcher has restarted the run, which then continues in the folder that
+// it had claimed, or begins there if it has no checkpoint yet.
 CommandLine resumed_line(const CommandLine& line) {
   const std::optional<Restart> restart = restart_from_environment();
   CommandLine resumed = line;

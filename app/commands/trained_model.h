@@ -74,8 +74,9 @@ std::unique_ptr<Backend> open_trained_backend(TrainedModel&, DeviceChoice, int c
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
 // Resolves device and precision. batch: of this process.
 Graph trained_graph(TrainedModel&, const DeviceChoice&, Backend&, int batch);
-// Allocates memory, of which each of `processes` on this machine may take an equal share, and sets
-// the weights, which leave the TrainedModel. Throws UserError if the memory doesn't suffice.
+// Allocates memory and sets the weights, which leave the TrainedModel. `processes` on this machine
+// have equal shares of the host's memory, or with --oversubscribe of a GPU's. Throws UserError if
+// this process needs more.
 void load_trained_weights(TrainedModel&, const Graph&, Backend&, Inference&, int processes);
 // Prepares images as for an evaluation.
 LoaderOptions trained_loader(const TrainedModel&, Backend&, DataKind, int batch, int cores);

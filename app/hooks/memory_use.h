@@ -1,4 +1,5 @@
-// Records this process's planned memory, and the memory it uses on the host and the device.
+// Records planned memory, this process's memory on the host and its peak there, and on the device
+// the memory in use by all programs and this process's peak.
 #pragma once
 #include "engine/run/run.h"
 

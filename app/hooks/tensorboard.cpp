@@ -116,7 +116,7 @@ void TensorBoard::write_image(Run& run, int64_t step, std::string_view tag, Imag
 
 void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
   if (!reads_predictions(run, averaged)) return;
-  // The pictures take half a megabyte, so only evaluations 1, 2, 4, 8 ... and the last log them.
+  // Each picture takes half a megabyte, so only evaluations 1, 2, 4, 8 ... and the last log them.
   const bool last = run.progress.step >= run.end;
   if (!std::has_single_bit(++evaluations_) && !last) return;
   constexpr size_t max_mistakes = 16, max_classes = 1000;

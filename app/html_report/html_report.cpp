@@ -23,11 +23,10 @@ std::string label_of(std::span<const RunReport> runs, const RunReport& run) {
 
 // Adds precision, recall and F1 to an evaluation.
 void add_scores(Json& evaluation, const Json& classes) {
-  std::vector<Prediction> predictions;
-  for (const Json& cell : evaluation["images"])
-    predictions.insert(predictions.end(), cell[2], {.label = cell[0], .top = cell[1]});
+  std::vector<ConfusedImages> cells;
+  for (const Json& cell : evaluation["images"]) cells.push_back({cell[0], cell[1], cell[2]});
   Json& scores = evaluation["scores"] = Json::array();
-  for (const ClassScores& s : class_scores(predictions, classes.size()))
+  for (const ClassScores& s : class_scores(cells, classes.size()))
     scores.push_back({{"class", classes[scores.size()]},
                       {"precision", json_number(s.precision, 4)},
                       {"recall", json_number(s.recall, 4)},
@@ -35,9 +34,16 @@ void add_scores(Json& evaluation, const Json& classes) {
                       {"images", s.support}});
 }
 
+// 0 if it is missing or no count.
+int64_t count_of(const Json& object, const char* key) {
+  const Json value = object.value(key, Json());
+  return value.is_number_integer() ? value.get<int64_t>() : 0;
+}
+
 // " with 3 processes, 4 before" where the numbers differ.
 std::string processes_of(const Json& restart) {
-  const int now = restart.value("processes", 0), before = restart.value("processes_before", 0);
+  const int64_t now = count_of(restart, "processes"),
+                before = count_of(restart, "processes_before");
   if (before == 0 || now == before) return "";
   return " with " + std::to_string(now) + (now == 1 ? " process, " : " processes, ") +
          std::to_string(before) + " before";
@@ -47,7 +53,7 @@ std::string processes_of(const Json& restart) {
 Json restarts_of(const RunReport& run) {
   Json lines = Json::array();
   for (const Json& restart : run.metrics.restarts()) {
-    const int64_t ended_in = restart.value("ended_in_step", int64_t{0});
+    const int64_t ended_in = count_of(restart, "ended_in_step");
     lines.push_back(
         "Restart " + scalar_text(restart.value("restart", Json())) + " of " +
         scalar_text(restart.value("of", Json())) + ": the run ended " +

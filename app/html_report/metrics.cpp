@@ -51,7 +51,8 @@ void RunMetrics::add(std::string_view line) {
   if (kind != "step" && kind != "epoch") return;
   const auto integer = [&](const char* key) {
     const Json value = object.value(key, Json());
-    if (!value.is_number_integer()) throw UserError(place + ": it has no " + key);
+    if (!value.is_number_unsigned() || value > std::numeric_limits<int64_t>::max())
+      throw UserError(place + ": it has no " + key);
     return value.get<int64_t>();
   };
   const int64_t step = integer("step");

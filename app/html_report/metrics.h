@@ -13,14 +13,15 @@ namespace bv {
 struct Point {
   double x = 0, y = 0;  // y NaN: null in the file
 };
-// About `max` points: the lowest, the highest and the first NaN of each of max / 2 ranges.
+// About `max` points: the lowest, the highest and the first NaN of each of max / 2 ranges, and the
+// first and the last point.
 std::vector<Point> thinned(const std::vector<Point>& points, size_t max);
 
 class RunMetrics {
  public:
   explicit RunMetrics(std::string path) : path_(std::move(path)) {}
   // Reads the lines added since the last call, except for an incomplete one. Throws UserError if
-  // the file can't be read.
+  // the file can't be read or a line is damaged.
   void read();
 
   const Json& epochs() const { return epochs_; }      // the epochs' lines

@@ -72,8 +72,9 @@ Json mistake_of(const Run& run, const Prediction& p) {
           picture};
 }
 
-// Members and their forms: t is text, n a number, k a count, c the index of a class. "*" before one
-// letter is a list of such values, before several a list of rows with one value per letter.
+// Members and their forms: t is text, n a number, p a number or null (NaN), k a count, c the index
+// of a class. "*" before one letter is a list of such values, before several a list of rows with
+// one value per letter.
 struct Member {
   const char *key, *form;
 };
@@ -86,7 +87,7 @@ constexpr Member members[] = {{"model", "t"},         {"data", "t"},
                               {"memory", "*tn"},      {"seconds", "*tn"},
                               {"scratch", "*tnnnn"},  {"training_pictures", "*t"}};
 constexpr Member evaluation_members[] = {
-    {"step", "n"}, {"epoch", "n"}, {"images", "*cck"}, {"mistakes", "*tccnt"}};
+    {"step", "n"}, {"epoch", "n"}, {"images", "*cck"}, {"mistakes", "*tccpt"}};
 
 constexpr size_t max_images = 1 << 30;
 
@@ -131,7 +132,7 @@ class FactsCheck {
                return fits(cell, {&letter, 1});
              });
     if (form == "t") return value.is_string();
-    if (form == "n") return value.is_number();
+    if (form == "n" || form == "p") return value.is_number() || (form == "p" && value.is_null());
     return value.is_number_unsigned() && value < (form == "c" ? classes_ : max_images);
   }
 

@@ -13,7 +13,7 @@ struct RunReport {
   Json facts = {};  // report.json, as report_facts.h describes it; null if the run left none
 
   std::string name() const;  // the folder's
-  // "Finished after 64 steps, 2 epochs. Written 2026-11-21 12:00 UTC, barevision 0.1.0."
+  // "Finished after 64 steps, 2 epochs. Written 2026-11-21 12:00 UTC by barevision 0.1.0."
   std::string state() const;
   bool failed() const;  // ended by an error
 };

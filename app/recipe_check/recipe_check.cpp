@@ -52,7 +52,7 @@ Sample sample_images(const Setup& s, int threads) try {
 
 std::vector<Finding> lint(const Setup& s, const Sample& sample) {
   Findings findings;
-  // Built-in and synthetic images are for trials, which need few of them.
+  // Built-in and synthetic images are for trials, in which few images are no mistake.
   const bool real = s.data.kind == DataKind::photos || s.data.kind == DataKind::cifar;
   if (real) {
     check_files(s, findings);

@@ -33,7 +33,8 @@ Event event_at(int64_t step) {
 std::string record_of(const Event& event) { return framed_record(event.SerializeAsString()); }
 
 // The number in a new file's name: seconds since 1970, or one more than the highest in the folder.
-// TensorBoard reads a folder's files in the order of their names and never returns to an earlier.
+// TensorBoard reads a folder's files in the order of their names and never returns to an earlier
+// one.
 int64_t number_after(const std::string& folder) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   int64_t number = std::chrono::duration_cast<std::chrono::seconds>(now).count();

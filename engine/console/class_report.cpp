@@ -74,12 +74,18 @@ std::string csv_field(const std::string& text) {
 }  // namespace
 
 std::vector<ClassScores> class_scores(std::span<const Prediction> predictions, size_t classes) {
+  std::vector<ConfusedImages> single;
+  for (const Prediction& p : predictions) single.push_back({p.label, p.top, 1});
+  return class_scores(single, classes);
+}
+
+std::vector<ClassScores> class_scores(std::span<const ConfusedImages> cells, size_t classes) {
   std::vector<int64_t> hits(classes), predicted(classes);
   std::vector<ClassScores> scores(classes);
-  for (const Prediction& p : predictions) {
-    ++scores[static_cast<size_t>(p.label)].support;
-    ++predicted[static_cast<size_t>(p.top)];
-    if (p.label == p.top) ++hits[static_cast<size_t>(p.top)];
+  for (const auto& [label, top, images] : cells) {
+    scores[static_cast<size_t>(label)].support += images;
+    predicted[static_cast<size_t>(top)] += images;
+    if (label == top) hits[static_cast<size_t>(top)] += images;
   }
   for (size_t k = 0; k < classes; ++k) {
     const auto hit = static_cast<double>(hits[k]), said = static_cast<double>(predicted[k]),

@@ -16,6 +16,12 @@ struct ClassScores {
 };
 std::vector<ClassScores> class_scores(std::span<const Prediction>, size_t classes);
 
+struct ConfusedImages {
+  int label, top;  // the class, and the one predicted
+  int64_t images;
+};
+std::vector<ClassScores> class_scores(std::span<const ConfusedImages>, size_t classes);
+
 // The text of scikit-learn's classification_report(y, p, target_names=classes, digits=2), called
 // with labels=range(len(classes)) if a class occurs neither in y nor in p.
 std::string class_report(std::span<const Prediction>, std::span<const std::string> classes);

@@ -89,6 +89,7 @@ TEST_F(PageTest, FactsOfAnotherFormAreRefused) {
   const auto error = [&](const std::string& from, const std::string& to) {
     return error_of([&] { parse_facts(replaced(text, from, to), "f"); });
   };
+  EXPECT_EQ(error("0.75", "null"), "no error");  // a probability that is NaN
   EXPECT_TRUE(is_line(error("[1,0,1]", "[2,0,1]"), "f: 'images' has a row of another form"));
   EXPECT_TRUE(is_line(error("[1,0,1]", "[1,0]"), "f: 'images' has a row of another form"));
   EXPECT_TRUE(is_line(error("[\"weights\",4000]", "[4000]"), "f: 'memory' has a row of another"));
@@ -99,7 +100,8 @@ TEST_F(PageTest, FactsOfAnotherFormAreRefused) {
       is_line(error_of([&] { parse_facts(text.substr(0, 300), "f"); }), "this is not JSON"));
 }
 
-// Each member of each object in the JSON value is removed in turn, or becomes one of another kind.
+// Calls visit(damaged, damage) for copies of a JSON value with one damage each: an object's member
+// is removed, or a value at any depth is replaced by one of another kind.
 template <class F>
 void for_each_damage(const Json& whole, F visit) {
   const Json flat = whole.flatten();
@@ -113,7 +115,8 @@ void for_each_damage(const Json& whole, F visit) {
       parent.erase(pointer.back());
       visit(damaged, place + " removed");
     }
-    for (const char* other : {"null", "true", "-7", "1e300", "\"x\"", "[]", "[[]]", "{}"}) {
+    for (const char* other : {"null", "true", "-7", "1e300", "1000000000", "18446744073709551615",
+                              "\"x\"", "[]", "[[]]", "{}"}) {
       damaged = whole;
       damaged[pointer] = Json::parse(other);
       visit(damaged, place + " = " + other);
@@ -134,6 +137,15 @@ TEST_F(PageTest, ADamagedFileGivesAPageOrAnErrorLine) {
       ADD_FAILURE() << damage << ": " << e.what();
     }
   };
+  const std::string restart = to_line({{"kind", "restart"},
+                                       {"step", 1},
+                                       {"restart", 1},
+                                       {"of", 2},
+                                       {"cause", hostile},
+                                       {"ended_in_step", 2},
+                                       {"processes", 1},
+                                       {"processes_before", 2}});
+  write_text(in("metrics.jsonl"), contents(in("metrics.jsonl")) + restart + "\n");
   for (const char* file : {"report.json", "config.json", "metrics.jsonl"}) {
     const std::string whole = contents(in(file));
     for (size_t begin = 0, end = 0; begin < whole.size(); begin = end + 1) {

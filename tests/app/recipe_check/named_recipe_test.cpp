@@ -129,7 +129,7 @@ TEST(NamedRecipe, MistakesInTheFileAreOneLine) {
   expect_bad_file(R"("lrr": 1)", "r.json: unknown key 'lrr' (did you mean lr?)");
   // The published set-ups had the key here, where it was never read.
   expect_bad_file(R"("CONFIG": {"precision": "fp16"})",
-                  "r.json: 'CONFIG' is an object, options in it are not read; put them next");
+                  "r.json: 'CONFIG' is an object, whose options are not read; put them next");
   expect_bad_file(R"("fp16": {"mode": "torch"})", "r.json: 'fp16' is an object");
   expect_bad_file(R"("data": "photos")", "r.json: 'data' can't be part of a recipe");
   expect_bad_file(R"("seed": 1)", "'seed' can't be part of a recipe");

@@ -296,8 +296,7 @@ TEST_F(TensorBoardRuns, AFullDiskEndsLogsNotTheRun) {
   EXPECT_EQ(load_checkpoint(in("disk/run")).step, 30);
   for (const char* line :
        {"/run/metrics.jsonl: can't be written: No space left on device; training continues, "
-        "without "
-        "further lines there\n",
+        "without further log lines\n",
         ".0: can't be written: No space left on device; training continues, without TensorBoard's "
         "file\n",
         "/run/report.json: No space left on device; training continues, report.html is not up to "
