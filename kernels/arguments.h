@@ -90,7 +90,7 @@ class Arguments {
   DType dtype_ = DType::fp32;
 };
 
-// Operations that only convert elements, for example of messages, instead of computing in dtype.
+// True for operations that only convert elements, for example of messages, to or from their dtype.
 template <class Op>
 constexpr bool every_device_has_its_dtypes = requires {
   Op::converts;

@@ -102,7 +102,7 @@ class RowsOf : public KernelTable<Ops...> {
   }
 
  private:
-  // Calls run(op). For a BothGradients that Self doesn't take, calls run() with each of the two.
+  // Calls run(op); for a BothGradients that Self doesn't take, run() with each of its operations.
   template <class Op, class Run>
   static void as_it_runs([[maybe_unused]] Self& self, const Op& op, Run run) {
     if constexpr (!is_both_gradients<Op>) {

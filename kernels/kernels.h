@@ -1,7 +1,7 @@
 // The table of operations: what each one computes, on which shapes, and what it writes (= or +=).
 // NAME.cpp computes it on the CPU, NAME.cu on a GPU, in kernels/layers/, training/, activation/,
 // attention/, augment/ or conv/; NAME.cu starts with easily read plain kernels (--kernels plain).
-// The engine accesses devices only through this table and kernels/backend.h. GLOSSARY.md: terms.
+// The engine accesses devices only through this table and kernels/backend.h. Terms: GLOSSARY.md.
 //
 // Arguments are in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
 // prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
@@ -565,8 +565,8 @@ struct ConvBackwardInputSums {
 using ConvBackwardSums = BothGradients<ConvBackwardWeight, ConvBackwardInputSums>;
 
 // The second pass: dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n),  n = rows * parts
-// With residual_norm, dinp of that batch norm, too, from the same g; its sums are computed by a
-// separate first pass over g. relu is then false.
+// With residual_norm, it also computes the dinp of that batch norm from the same g; the sums of
+// residual_norm come from a separate first pass over g. relu is then false.
 struct BatchNormBackward {
   const void* dout;  // [rows, C] dtype; g, with relu false, if BatchNormBackwardSums wrote it
   struct Norm {
@@ -748,8 +748,9 @@ struct GradientSquares {
 // Then the count and the loss scale are updated:
 //   found_inf:  skipped += 1;  with a growth_interval: good_steps = 0,
 //               loss_scale = max(smallest, loss_scale * backoff)
-//   else:       count += 1, skipped = 0;  with a growth_interval: good_steps += 1, and when that
-//               reaches it, good_steps = 0, loss_scale = min(largest, loss_scale * growth)
+//   else:       count += 1, skipped = 0;  with a growth_interval: good_steps += 1, and when
+//               good_steps reaches the interval: good_steps = 0,
+//               loss_scale = min(largest, loss_scale * growth)
 struct GradientNorm {
   UpdateState* state;        // updated
   const double* sums;        // [norm_blocks]

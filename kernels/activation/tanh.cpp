@@ -1,7 +1,8 @@
 // tanh, in place or not:
 //   out = tanh(inp),   dinp = dout (1 - out^2)
 // Saved for backward: out. Threads divide the rows. Calls the C library's tanh, about 30
-// instructions per element. There is one row per image, only thousands of elements in all.
+// instructions per element. There is one row per image, thousands of elements in all: the time
+// doesn't matter.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 

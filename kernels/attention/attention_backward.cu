@@ -396,7 +396,7 @@ __device__ void load_keys(KeyRows<D>& own, T* own_v, Rows<const T> k, Rows<const
 }
 
 // dV += P'^T dout, dK += dS^T Q for the 16 queries from `row` on. P and dS are computed transposed:
-// columns are queries. kept: dropout's bits of the keys, for columns 2t and 2t+1 of 8.
+// columns are queries. kept: dropout decisions as bits, for columns 2t and 2t+1 of every 8.
 template <class T, int D, bool dropout>
 __device__ void add_queries(KeyRows<D>& own, const Tile<T>& tile, int row,
                             const uint32_t (&kept)[2], float keep) {

@@ -58,7 +58,7 @@ struct Arguments {
 // The block's n-th part.
 struct Part {
   int n;
-  int head;  // the number of the head in the block
+  int head;  // index among the block's heads
   int b, h;
   int first;  // key
 
@@ -92,9 +92,9 @@ struct Shared {
   alignas(1024) char out[out_places][tile_bytes];
   alignas(1024) char ds[groups * group_tiles][tile_bytes];  // dS^T: rows are keys, of 64 queries
   alignas(16) Stats stats[query_places];
-  // mbarriers: `full` completes a phase when the data has arrived, `empty` when it is not needed
+  // mbarriers: `full` completes a phase when the data has arrived, `empty` once readers are done
   uint64_t keys_full[key_places], keys_empty[key_places];
-  uint64_t queries_full[query_places], queries_empty[query_places];  // full: out, too, has arrived
+  uint64_t queries_full[query_places], queries_empty[query_places];  // full: out has arrived, too
   uint64_t stats_full[query_places];
   uint64_t out_empty[out_places];
   uint64_t ds_full, ds_empty;
@@ -344,7 +344,7 @@ struct GroupPart : Part {
 struct QueryTile {
   int first;
   unsigned done;
-  uint32_t kept[group_tiles];  // dropout's decisions for the m-th key tile
+  uint32_t kept[group_tiles];  // dropout decisions for the m-th key tile
 };
 // The warpgroup's gradients, and their operands, which stay in place while wgmma reads them.
 struct Gradients {

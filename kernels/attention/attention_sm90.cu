@@ -326,7 +326,7 @@ struct Attention {
           dropout ? keep_scale(op.drop) : 1);
     store(arguments, q, t, consumer);
   }
-  // The same if the consumer has no queries in the item: only releases.
+  // Replaces attend() if the consumer has no queries in the item: releases without computing.
   __device__ static void pass(Shared& s, int n, int step, int end) {
     if (n > 0) release_queries(s, n - 1);
     for (; step < end; ++step) wait_for(s, step), release(s, step);

@@ -1,5 +1,5 @@
-// One operation on each training image, which its ImageOp (kernels/types.h) specifies. The first
-// layer of operations reads the stored images through their crops.
+// Applies to each training image the operation that its ImageOp (kernels/types.h) specifies. The
+// first layer of operations reads the stored images through their crops.
 //
 // Threads divide the images. A row is read in place, or copied first if it must be cropped or
 // flipped. Operations with a table look each value up; contrast, autocontrast and equalize read the

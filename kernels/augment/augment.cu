@@ -1,5 +1,5 @@
-// One operation on each training image, which its ImageOp (kernels/types.h) specifies. The first
-// layer of operations reads the stored images through their crops.
+// Applies to each training image the operation that its ImageOp (kernels/types.h) specifies. The
+// first layer of operations reads the stored images through their crops.
 //
 // Grid: (parts of an image, images). A block computes some rows of one image, a thread 4
 // neighbouring pixels at a time, written as 3 words, or single pixels if rows are not whole words.

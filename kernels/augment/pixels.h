@@ -1,5 +1,6 @@
 // The arithmetic of the image operations (kernels/types.h), which the CPU and the GPU share: in
-// integers, for the hue in floats without a multiply-add to contract, so that all devices agree.
+// integers, and for the hue in floating point, without a multiply-add that a compiler could fuse,
+// so that all devices agree.
 #pragma once
 #include "kernels/philox.h"
 #include "kernels/types.h"

@@ -74,7 +74,7 @@ bool by_rows(const Op& op, Result result) {
 }
 
 // Whether some tap falls on padding for every pixel: oneDNN 2.6 in bf16 doesn't write the gradient
-// of this tap's weights, or writes garbage.
+// of such a tap's weights, or writes garbage.
 bool has_idle_taps(const ConvShape& s) {
   const auto along = [&](int P, int H, int R) {
     for (int r = 0; r < R; ++r)

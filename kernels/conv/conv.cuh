@@ -1,6 +1,6 @@
 // The algorithms that compute a convolution on a GPU, one per file; the table in conv.cu chooses.
-// For each direction that it computes, an algorithm has a function that returns the workspace size
-// and one that launches the kernels. Callers have checked shapes and pointers.
+// For each direction that it computes, an algorithm has a function that launches the kernels and,
+// if they need a workspace, one that returns its size. Callers have checked shapes and pointers.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/moments.cuh"

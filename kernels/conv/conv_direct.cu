@@ -195,7 +195,8 @@ __device__ void by_group_bits(int group_bits, F f) {
   f.template operator()<bits>();
 }
 
-// Multiplies steps [first, last) of gemm_k. `loads` has fetch_a<group_bits>(k) and fetch_b(k).
+// Adds the products of steps [first, last) of gemm_k to `sums`. `loads` has fetch_a<group_bits>(k)
+// and fetch_b(k).
 template <int tile_n, class Loads>
 __device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, int last,
                          Shared<tile_n>& s) {
@@ -205,7 +206,7 @@ __device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, in
         loads.group_bits, [&]<int group_bits> { loads.template fetch_a<group_bits>(k); });
     loads.fetch_b(k);
   };
-  // Fetching is most of the kernel's code, so there is one call of it, for the first stage too.
+  // Fetching is most of the kernel's code, so only one place calls it, for the first stage, too.
   for (int step = first; step <= last; ++step) {
     const int stage = (step - first) % 2;
     if (step < last) fetch(step);
@@ -239,10 +240,11 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   const Tile& t;
   const T* pixel;  // this thread's, at tap 0, 0, in the tile's first group; may be out of bounds
   int h, w;        // of tap 0, 0
-  int groups;      // how many of the tile's are in bounds
+  int groups;      // how many of the tile's groups are in bounds
   int gemm_k;
   Divisor by_taps_x;
-  // The channel of each element of b, or -1 if out of bounds: forward K; input gradient C in group.
+  // The channel of each element of b, forward in all of K, input gradient in its group of C; -1 if
+  // out of bounds.
   int channel[input_gradient ? 1 : bs];
 
   __device__ PixelLoads(const Product& product, const Tile& tile)
@@ -269,7 +271,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   }
 
   struct Tap {
-    int i, j, d;  // of the phase's taps; channel in the group
+    int i, j, d;  // the tap's row and column in the phase; the channel in the group
     __device__ Tap(const PixelLoads& l, int k) {
       const int tap = l.p.by_tap_k.divide(k);
       d = k - tap * l.p.tap_k;
@@ -427,7 +429,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) conv_direct_tile(Produ
 }
 
 // ---- Weight gradient ----------------------------------------------------------------------------
-// m numbers the elements of the filter; at each pixel, an element reads another element of inp.
+// m numbers the elements of the filter, each of which reads a different element of inp per pixel.
 template <class T, int tile_n>
 struct FilterLoads : StageLoads<T, tile_n, 1, false> {
   using Base = StageLoads<T, tile_n, 1, false>;
@@ -438,7 +440,7 @@ struct FilterLoads : StageLoads<T, tile_n, 1, false> {
   const T* inp;   // this thread's element for pixel 0 in the first group; may be out of bounds
   const T* dout;  // this thread's channel of pixel 0; null if out of bounds
   int h, w;       // of the element for pixel 0
-  int groups;     // how many of the tile's are in bounds; 0 without an element
+  int groups;     // how many of the tile's groups are in bounds; 0 if the thread has no element
 
   __device__ FilterLoads(const Product& product, int m, int tile)
       : p(product), g(product.geometry) {

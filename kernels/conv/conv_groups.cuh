@@ -210,7 +210,7 @@ struct Multiplier {
       row = at_byte(s.zeros, at % (n * 2));
     ldmatrix_x4(a, row);
   }
-  // The fragment of 16 channels from k * 16 on and of 16 columns from j * 16 on.
+  // Loads the fragment of 16 channels from k * 16 on and 16 columns from j * 16 on.
   __device__ void load_filter(uint32_t (&b)[4], int k, int j, const uint4* from) const {
     const int row = input_gradient ? k : j, pair = width == 16 ? 0 : input_gradient ? j : k;
     const void* const at = at_byte(from, (filter ^ pair * 32) + row * 16 * width * 2);

@@ -7,11 +7,12 @@
 //   input gradient  dinp[n, h, w, c] = add + sum over k and all r, s with
 //                       p stride - padding + r = h,  q stride - padding + s = w  of
 //                       dout[n, p, q, k] weight[k, r, s, c]                                    =
-// add is added in fp32 before rounding, and may be dinp. The image as a matrix (conv_geometry.cuh,
-// im2col) is never written out.
+// add is added in fp32 before rounding, and may be dinp. The image's im2col matrix
+// (conv_geometry.cuh) is never written out.
 //
 // Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). If tiles are too few to
-//         fill the chip, blocks split gemm_k, and a tile's last block adds their sums in order.
+//         fill the GPU, blocks split gemm_k, and a tile's last block to finish adds up their sums
+//         in order.
 // Block:  4 warps multiply 32 of gemm_k per step, with cp.async 3 steps ahead (conv_tiles.cuh). All
 //         taps of 32 channels precede the next 32, since neighbouring taps share rows in L1. The
 //         epilogue stages sums in shared memory, for coalesced 16-byte stores and to compute the
@@ -128,8 +129,8 @@ template <bool input_gradient, class T, int m, int n>
 __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
   constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
   const int lane = threadIdx.x % warp_size;
-  // Byte offsets of this lane's rows of the first 8x8 matrices. The weight's are ordered so that
-  // the two of one mma are in neighbouring registers.
+  // Byte offsets of this lane's rows of the first 8x8 matrices. The weight's matrices are ordered
+  // so that the two of one mma are in neighbouring registers.
   const int image = swizzled_byte<chunks>(sums.row() + lane % 16, lane / 16);
   const int weight =
       input_gradient
@@ -148,7 +149,7 @@ __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
       });
 }
 
-// save() stores and add() adds the sums of a part of gemm_k, [fragment][thread] in memory.
+// save() stores the sums of a part of gemm_k as [fragment][thread]; add() adds stored ones.
 template <class Sums>
 __device__ void save(const Sums& sums, float4* to) {
 #pragma unroll
@@ -329,8 +330,9 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
     const double clocks = double(ceil_div(tiles, sms)) * size.m * size.n * size.clocks;
     if (!best.tiles || clocks < min_clocks) best = {size, 1, tiles}, min_clocks = clocks;
   }
-  // If half of the SMs or more would be idle, gemm_k is split so that each SM gets up to two parts
-  // of tiles; parts have at least 8 steps, since shorter ones aren't worth adding up.
+  // If half of the SMs or more would be idle and gemm_k has at least 32 steps, it is split so that
+  // each SM gets up to two parts of tiles; parts have at least 8 steps, since shorter ones aren't
+  // worth adding up.
   int taps = 0;  // of the phase with the most taps
   for (int phase = 0; phase < phases; ++phase)
     taps = std::max(taps, Phase::of_block<input_gradient>(g, phase, phases).taps());
@@ -359,8 +361,9 @@ size_t sums_bytes(const Choice& choice) {
 }
 
 // ---- The operations -----------------------------------------------------------------------------
-// The arguments that depend only on direction, shape and tiles. sums: memory for gemm_k's parts, if
-// several. Their counters are the device's last ones, since row_parts() uses the first.
+// The arguments that depend only on direction, shape and tiles. sums: memory for the sums of
+// gemm_k's parts, if several. Their counters are the device's last ones, since row_parts() uses the
+// first.
 template <bool input_gradient>
 Product product(const DeviceProps& props, const ConvShape& s, const Choice& choice, void* sums) {
   const int gemm_n = input_gradient ? s.C : s.K, n_tiles = ceil_div(gemm_n, choice.size.n);

@@ -39,7 +39,7 @@ struct ConvRows {
   }
 };
 
-// Units of neighbouring pixels of one class; too few units are also split by ranges of panels.
+// Units of neighbouring pixels of one class. If they are few, each is split into ranges of panels.
 struct ConvUnits {
   static constexpr int unit_rows = 44 * row_block, min_items = 32;
   const ConvRows& conv;
@@ -166,7 +166,8 @@ static inline void conv_rows(const ConvRows& conv, const ConvUnits& units,
     conv_unit(conv, units, tensors, item / units.splits, item % units.splits);
 }
 
-// Calls f(a used tap's part of a packed panel, first column, width, used, tap) in parallel.
+// Calls f(the tap's part of a packed panel, the panel's first column, width and used columns, tap)
+// in parallel, for each tap in use.
 template <class F>
 void for_each_panel(float* packed, const ConvRows& conv, F f) {
   const Panels panels = conv.panels();

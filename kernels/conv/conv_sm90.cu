@@ -24,7 +24,8 @@ using namespace sm90;
 constexpr int tile_pixels = 128;
 
 // ---- What fits ----------------------------------------------------------------------------------
-// TMA's limits: 32-bit coordinates, element strides of at most 8, box corners that fit a byte.
+// TMA's limits: 32-bit coordinates, element strides of at most 8, box corners that fit a byte. The
+// kernel's: the table of taps, and a counter per tile of columns.
 bool fits(DType dtype, const ConvShape& s) {
   constexpr double most = double(int64_t{1} << 31);
   return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 && s.stride <= 8 &&
@@ -43,7 +44,7 @@ Geometry geometry_of(const ConvShape& s, bool input_gradient) {
   return input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);
 }
 
-// The taps by which out's pixels read an image, phase by phase, those with the most taps first.
+// The taps by which out's pixels read an image, phase by phase, the phase with the most taps first.
 // Relative to a pixel's position, taps read rows first_y to last_y and columns first_x to last_x.
 struct View {
   int step;
@@ -264,7 +265,7 @@ bool takes_input_gradient(DType dtype, const ConvShape& s) {
          s.R > s.padding && s.S > s.padding;
 }
 
-// Whether any tap is inside the image; all pixels may read only padding.
+// Whether any pixel has a tap inside the image: with some shapes, all taps fall on padding.
 bool has_taps(const ConvShape& s) { return view_of<false>(s, geometry_of(s, false)).count > 0; }
 
 // ---- weight gradient ----------------------------------------------------------------------------

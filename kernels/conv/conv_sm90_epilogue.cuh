@@ -9,7 +9,7 @@ namespace bv::BAREVISION_GPU::sm90 {
 
 // ---- out = sums, and their moments ------------------------------------------------------------
 // The moments are those of the rounded values: sums of x - shift and of its square, where shift is
-// the mean of the first tile, so that nothing cancels.
+// the column's mean in the consumer's first tile, so that nothing cancels.
 template <class T>
 struct StoreWithMoments {
   static constexpr bool sums_of_a = false, same_columns = true, phases = false;
@@ -98,7 +98,7 @@ struct StoreWithMoments {
   template <int tile_m, int tile_n>
   __device__ static void choose_shift(const Sums<tile_m, tile_n>& sums, int rows,
                                       Carried<tile_n>& carried, Shared<tile_m>& s, int consumer) {
-    auto& of_rows = carried.sums;  // zeros now, and again at the end
+    auto& of_rows = carried.sums;  // zeros here, and zeroed again below
 #pragma unroll
     for (int i = 0; i < tile_n / 2; i += 2)
 #pragma unroll
@@ -121,7 +121,7 @@ struct StoreWithMoments {
 // These types map a tile's rows to the tensors' rows and move pieces of out, add and inp. prepare()
 // initialises a consumer's part of shared memory, Shared<tile_m>.
 //   begin()    is called once per tile
-//   bring()    waits until the piece of out may be overwritten and loads add's into it, and inp's
+//   bring()    waits until out's piece may be overwritten, loads add's into it, and loads inp's
 //   leave()    stores the piece of out
 //   row()      returns the tensors' row for the tile's i-th; -1: none
 
@@ -218,7 +218,7 @@ struct PhaseRows {
   __device__ static uint4 load(const T* from, int64_t at) {
     return at < 0 ? uint4{} : *reinterpret_cast<const uint4*>(from + at);
   }
-  // Calls f(place in the piece, element of the tensor or -1) for every 16 bytes of the piece.
+  // Calls f(place in the piece, element of the tensor or -1) for each 16 bytes that a thread moves.
   template <int tile_m, class F>
   __device__ void each(const Shared<tile_m>& s, int column, F f) const {
     const int chunk = threadIdx.x % 8;
@@ -287,7 +287,7 @@ struct StoreInputGradient {
           Elements<float, 2> before{};
           if (adds) before = floats_of<T>(pairs[i]);
           pairs[i] = cvt_rn_x2<T>(x[2 * i] + before.at[0], x[2 * i + 1] + before.at[1]);
-          // A phase's pixels outside the image have sums, too.
+          // A phase's pixels outside the image have sums, too, which must not count.
           if (phases && rows.row(s.rows, t, square_row(m, i)) < 0) pairs[i] = 0;
         }
         if (has_norm) {
@@ -334,7 +334,7 @@ struct StoreInputGradient {
     s.bias[c] = norm.bias[column];
   }
 
-  // relu_mask's bits for 16 columns of a row. A row of -1 has sums of 0, so any bits will do.
+  // relu_mask's bits for 16 columns of a row. A row of -1 has sums of 0, so its bits don't matter.
   __device__ uint32_t mask_of(int row, int column) const {
     const size_t byte = relu_mask_byte(norm.rows, max(row, 0), column);
     return reinterpret_cast<const uint16_t*>(norm.relu_mask)[byte / 2];

@@ -14,7 +14,7 @@
 // even; other rows are copied element by element, with an odd stride twice, once shifted by one, so
 // that every pair is aligned. Shape and GPU determine how many tiles a block processes. Forward,
 // each of 4 warps computes 64 pixels x 64 channels with the weights in shared memory, and the next
-// tile's rows are in flight while the sums are stored; the last block merges all blocks' moments.
+// tile's rows are in flight while the sums are stored; the last block to finish merges the moments.
 // In the weight gradient, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout is
 // loaded three steps ahead, and finish_column_sums adds up the blocks' sums. Limited by memory, mma
 // and shared memory nearly alike. Registers: tests/kernels/resources.txt.
@@ -449,7 +449,8 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
 }
 
 // ---- Sizes --------------------------------------------------------------------------------------
-// The most rows that a tile needs: R, stride per further row of pixels, R - stride per next image.
+// The most rows that a tile needs: R, plus stride per further row of pixels, plus R - stride, if
+// positive, per further image.
 int64_t max_slots(const ConvShape& s, int pixels) {
   const int64_t rows = std::min((pixels - 2) / s.Q() + 2, s.N * s.P());
   const int64_t images = std::min(ceil_div(rows - 1, int64_t{s.P()}), int64_t{s.N} - 1);

@@ -75,7 +75,7 @@ __device__ inline int add_modulo(int m, int by, int n) { return m + by < n ? m +
 
 // Copies the pixels of inp that a step needs, step after step.
 struct RowLoader {
-  const uint4* inp;  // this thread's chunk of `pixel`, moved by the filter's row r
+  const uint4* inp;  // this thread's chunk of the pixel r - 1 rows below `pixel`
   int pixel;         // this thread's first; a step's rows begin one pixel early
   int in_image;      // pixel modulo an image
   int first, last;   // pixels of an image whose row r of taps is in bounds: [first, last)

@@ -32,7 +32,7 @@ struct Description {
   dnnl::memory::desc inp, weight, out, scratch;
 };
 
-// The only function that differs between oneDNN 2.x and 3.x.
+// The only code in this file that differs between oneDNN 2.x and 3.x.
 Description describe(const dnnl::engine& engine, const Convolution& convolution) {
   const ConvShape& s = convolution.shape;
   const Type type = type_of(convolution);

@@ -25,7 +25,7 @@ dnnl::memory::desc plain_b(const Product& p) {
   return matrix(p.K, p.N, factor_type(p), order_of(p.b_transposed));
 }
 
-// The only function that differs between oneDNN 2.x and 3.x.
+// The only code in this file that differs between oneDNN 2.x and 3.x.
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Product& p,
                                       const dnnl::primitive_attr& attributes) {
   const Type type = factor_type(p);
@@ -43,7 +43,8 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Product&
 #endif
 }
 
-// Whether oneDNN would run its reference loops, thousands of times as slow as its kernels.
+// Whether oneDNN would run its reference loops, which are thousands of times slower than its
+// kernels.
 bool is_reference(const dnnl::matmul::primitive_desc& description) {
   return std::string_view(description.impl_info_str()).find("ref") != std::string_view::npos;
 }

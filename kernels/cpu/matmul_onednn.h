@@ -1,4 +1,4 @@
-// Matrix products by oneDNN (API 2.x and 3.x). A primitive is made once for each product and kept.
+// Matrix products by oneDNN (API 2.x and 3.x). Primitives are cached, one for each product.
 #pragma once
 #include <cstddef>
 #include <map>

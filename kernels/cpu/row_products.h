@@ -2,9 +2,8 @@
 // that the same filter taps reach.
 //   c[i, :] = (from[i, :] +) sum over runs of  a[i, run.a ... + depth] b[run.b ... + depth, :]
 // A block of c stays in registers throughout the runs of a chunk (sizes: small_product.h). b is
-// packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the
-// second-level cache for all blocks of rows, and is long enough for loads and stores of c to cost
-// little.
+// packed in panels, [panel, row, columns of the panel]; a chunk's part of a panel stays in the L2
+// cache for all blocks of rows, and is long enough for loads and stores of c to cost little.
 #pragma once
 #include <cstddef>
 

@@ -235,7 +235,7 @@ static inline vf rounded(bf16, vf v) { return reinterpret_cast<vf>(bf16_bits(v) 
 static inline vf pairs(vf low, vf high) {
   return reinterpret_cast<vf>(reinterpret_cast<vu>(low) >> 16 | reinterpret_cast<vu>(high));
 }
-// a b + sum; for pairs of bf16, both products are added.
+// a b + sum; for pairs of bf16, the sum of both products is added.
 static inline vf multiply_add(float, vf a, vf b, vf sum) { return fma(a, b, sum); }
 static inline vf multiply_add(bf16, vf a, vf b, vf sum) {
   const vu x = reinterpret_cast<vu>(a), y = reinterpret_cast<vu>(b);

@@ -18,7 +18,7 @@ namespace bv::BAREVISION_ISA {
 
 constexpr int row_block = 6;
 constexpr int panel_vectors = simd::width == 16 ? 4 : 2;
-constexpr int k_block = 128;  // rows of a panel that stay in the first-level cache
+constexpr int k_block = 128;  // rows of a panel that stay in the L1 cache
 
 constexpr int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 

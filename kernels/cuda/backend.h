@@ -26,7 +26,7 @@ namespace bv::cuda_gpu {
 // The number of GPUs visible to this process. If 0, *why_none, unless null, is set to the reason.
 int device_count(std::string* why_none);
 bool has_cudnn();      // whether cuDNN is built in
-bool has_sm90_code();  // whether code for sm_90 is; the build compiles it as sm_90a
+bool has_sm90_code();  // whether code for sm_90 is built in; it is compiled as sm_90a
 HopperSupport hopper_support(int device);
 // Throws std::runtime_error if the device can't be used.
 std::unique_ptr<Backend> make_backend(const GpuOptions&);

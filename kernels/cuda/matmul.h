@@ -34,7 +34,7 @@ class Matmul {
   Matmul();
   ~Matmul();
 
-  // Plans the product. Throws std::runtime_error if cuBLASLt has no way to compute it.
+  // Plans the product. Throws std::runtime_error if cuBLASLt has no algorithm for it.
   size_t workspace_bytes(const Product&);
   void run(const Product&, const ProductArguments&, cudaStream_t);
 

@@ -1,6 +1,7 @@
 // Mean and variance of each column of a matrix [rows, C], without cancellation and in a fixed
 // order: the mean and the sum of squared differences from it (M2) are computed for each part of the
-// rows and merged (Chan et al. 1979). Parts have equally many rows; the last may have fewer.
+// rows and merged (Chan et al. 1979). All parts have the same number of rows, but the last may have
+// fewer.
 #pragma once
 #include "kernels/cuda/last_block.cuh"
 

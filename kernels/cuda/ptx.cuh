@@ -1,8 +1,8 @@
 // Wrappers of PTX instructions, each named after its instruction, next to its twin for g++, in
 // which the last lane to arrive executes a warp's instruction for all lanes (::simt::collective).
 // 16-bit elements are __half or __nv_bfloat16; a register's lower half holds the first of a pair.
-// Older GPUs fall back to older instructions; bf16 before sm_80 traps, since the host never
-// launches it.
+// Older GPUs run older instructions instead; bf16 before sm_80 traps, since the host never launches
+// it.
 #pragma once
 #include <cstdint>
 #include <cstring>

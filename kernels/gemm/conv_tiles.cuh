@@ -8,8 +8,8 @@
 namespace bv::BAREVISION_GPU {
 
 // Byte offset of chunk c (16 bytes) of a row of `chunks`: it is stored at c ^ (row % 8), so that
-// the 8 rows of an ldmatrix fall into different banks. If rows have fewer than 8 chunks, several
-// of them fill the 128 bytes of all banks together.
+// the 8 rows of an ldmatrix fall into different banks. If rows have fewer than 8 chunks, those that
+// together fill the 128 bytes of all banks have the same swizzle.
 template <int chunks>
 __device__ constexpr int swizzled_byte(int row, int c) {
   return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row * chunks / 8 % chunks))) * 16;
@@ -48,7 +48,7 @@ __device__ void pipeline(Stage (&stage)[stages], int first, int last, Load load,
   for (int i = 0; i < stages - 1; ++i) start(first + i);
   for (int step = first; step < last; ++step) {
     cp_async_wait<stages - 2>();
-    __syncthreads();  // all have copied this stage, and multiplied the one before
+    __syncthreads();  // all threads have copied this stage and multiplied the previous one
     start(step + stages - 1);
     multiply(stage[(step - first) % stages]);
   }

@@ -33,15 +33,15 @@ constexpr const WeightGradientChoice& weight_gradient_choice(int arch) {
 }
 
 // Below the limit a gradient is bound by memory, and another pass over dout for dbias would cost a
-// third of it (ViT-Tiny's have 96 to 161 flops per byte, ViT-L's 170 and more); above it, the
-// library multiplies faster than mma.sync can.
+// third of its time (ViT-Tiny's have 96 to 161 flops per byte, ViT-L's 170 and more); above the
+// limit, the library multiplies faster than mma.sync can.
 constexpr bool in_one_pass(int arch, const LinearShape& s) {
   const double M = s.M, N = s.N, K = s.K;
   const double flops = 2 * M * N * K, bytes = 2 * (M * N + M * K) + 4 * N * K;
   return flops < weight_gradient_choice(arch).flops_a_byte * bytes;
 }
 
-// The chip's row as a line of text.
+// The table's row for the GPU, as a line of text.
 inline std::string describe_weight_gradient_choice(int arch) {
   const WeightGradientChoice& choice = weight_gradient_choice(arch);
   const std::string limit = std::to_string(int(choice.flops_a_byte));

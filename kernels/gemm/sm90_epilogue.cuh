@@ -16,7 +16,7 @@
 namespace bv::BAREVISION_GPU::sm90 {
 
 // ---- Pieces -----------------------------------------------------------------------------------
-// 16-bit tiles are stored by way of shared memory, 64 columns at a time: TMA stores whole rows of
+// 16-bit tiles are stored through shared memory, 64 columns at a time: TMA stores whole rows of
 // 128 bytes while the threads write the next piece.
 constexpr int piece_columns = 64;
 
@@ -70,7 +70,8 @@ __device__ Elements<float, 2> floats_of(uint32_t pair) {
   return {to_float(x.at[0]), to_float(x.at[1])};
 }
 
-// Waits until TMA has read all pieces: they may be overwritten, or the block may end.
+// In the consumer's first thread, waits until TMA has read all pieces. Then the block may end, and
+// after a barrier they may be overwritten.
 __device__ inline void wait_for_stores() {
   if (first_of_consumer()) cp_async_bulk_wait_group_read<0>();
 }
@@ -116,8 +117,9 @@ struct AcrossBlocks {
   unsigned* arrived;  // [tiles_n] counters, zeros
   int N;
 
-  // Called by all threads of the consumers. mine: the block's value for this thread's column c, its
-  // index among them. Kind as in LastBlock: a Value of floats, merge() and finish().
+  // Called by all threads of the consumers. mine: the block's value for column c of the tile, c
+  // being the thread's index among them. Kind as in LastBlock: a Value of floats, merge() and
+  // finish().
   template <int tile_n, class Kind>
   __device__ void merge_blocks(const Kind& kind, const typename Kind::Value& mine,
                                bool& is_last) const {
@@ -161,7 +163,7 @@ struct ToFp32 {
   template <int>
   using Carried = Nothing;
   float* out;       // [parts, M, N]
-  float* sum_of_a;  // [parts, M] (+)= the sums over a's rows; or null
+  float* sum_of_a;  // [parts, M] (+)= the sum over k of each of a's rows; or null
   int64_t part;     // floats from one part to the next, in both
   int M, N;
   bool accumulate;

@@ -23,7 +23,8 @@
 // Parameters: `A` and `B` copy a stage's tile; `Epilogue` processes and stores an item's sums.
 //
 // Limited by arithmetic and by L2 if k is long; with ViT-Tiny's k of 192 by memory. 2 M N K flops.
-// Each operand is read from memory about once, 2 (M K + N K + M N) bytes, from L2 once per tile.
+// From memory, each operand is read about once, and out is written: 2 (M K + N K + M N) bytes. From
+// L2, operands are read once per tile.
 #pragma once
 #include <algorithm>
 
@@ -113,7 +114,7 @@ template <int tile_m, int tile_n>
 struct Sums {
   static constexpr int blocks = tile_m / wgmma_m;
   float of[blocks][tile_n / 2];
-  float a[blocks][4];  // sums over a's rows, the same in all columns; if the epilogue needs them
+  float a[blocks][4];  // sums over k of a's rows, the same in all columns; if sums_of_a
 
   __device__ static int row() { return threadIdx.x % warpgroup / 32 * 16 + threadIdx.x % 32 / 4; }
   __device__ static int column() { return threadIdx.x % 4 * 2; }
@@ -144,7 +145,7 @@ struct Product {
     alignas(1024) char a[item_m * depth * 2];
     alignas(1024) char b[tile_n * depth * 2];
   };
-  struct Beside {  // shared memory other than the stages
+  struct Beside {  // shared memory other than the stages and their barriers
     typename Epilogue::template Shared<tile_m> epilogue[consumers];
     alignas(1024) char ones[Epilogue::sums_of_a ? 8 * depth * sizeof(T) : 16];  // as rows of b
     uint64_t turn[consumers];  // mbarriers: a phase completes when this consumer may multiply

@@ -31,7 +31,7 @@ struct WeightProduct {
   const void* dout;  // [pixels, K]
   const void* inp;   // [N, H, W, C]
   int C, K;
-  int group;  // channels per group, if there are several
+  int group;  // channels per group; used only with several groups
   int n_tiles, steps_of_part;
   bool accumulate;
 };

@@ -9,7 +9,7 @@
 //
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread:
 // `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
-// threads of the last rows write mean, rstd and the running statistics. Forward and the sums visit
+// threads of the last row write mean, rstd and the running statistics. Forward and the sums visit
 // the rows from last to first, since the L2 cache still holds the end of what was written just
 // before; dinp visits them from first to last, since the sums ended with the first. In the backward
 // sums, a stripe's last block to finish adds up the sums of all its blocks. The grid has as many
@@ -83,7 +83,7 @@ __global__ void batchnorm_evaluate_plain(BatchNormEvaluate op) {
   as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);
 }
 
-// Whether ReLU passed element i. norm: op itself, or op.norm if op has two norms.
+// Whether ReLU passed element i. norm: op itself, or BatchNormBackward's op.norm.
 template <class T, class Op, class Norm>
 __device__ bool passed_relu(const Op& op, const Norm& norm, size_t i) {
   const size_t rows = op.shape.rows, C = op.shape.C, row = i / C, c = i % C;
@@ -222,7 +222,7 @@ __device__ void update_running(const BatchNormForward& op, const BatchNormForwar
   store<width>(norm.running_var + column, variance);
 }
 
-// A norm's constants for the thread's columns. The threads of the last rows write the statistics.
+// A norm's constants for the thread's columns. The threads of the last row write the statistics.
 template <int width>
 __device__ NormColumns<width> columns_of(const BatchNormForward& op,
                                          const BatchNormForward::Norm& norm, const float* variances,

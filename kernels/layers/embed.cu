@@ -165,7 +165,8 @@ __global__ void __launch_bounds__(threads) embed_backward(EmbedBackward op) {
 
 // ---- some tokens --------------------------------------------------------------------------------
 // Both kernels copy bytes, whatever the dtype. An image has `row` Words, `rest` of them from token
-// `first` on, where inp and dinp point; the first `taken` of these are copied.
+// `first` on, where inp and dinp point; the first `taken` of these are copied, and backward sets
+// the others to 0.
 template <class Word>
 __global__ void __launch_bounds__(threads)
     take_tokens_forward(Word* out, const Word* inp, int row, int taken) {
@@ -212,7 +213,7 @@ void by_word(DType dtype, int C, F f) {
 template <>
 void CudaKernels::run(const EmbedForward& op, cudaStream_t stream) {
   const auto [B, P, C, prefix] = op.shape;
-  require_size("EmbedForward", P, C);
+  require_size("EmbedForward", prefix + P, C);
   require(B <= max_blocks * images_at_once, "EmbedForward", "B: at most %d",
           max_blocks * images_at_once);
   by_width(op.dtype, C, [&]<class T, int width>() {
@@ -224,7 +225,7 @@ void CudaKernels::run(const EmbedForward& op, cudaStream_t stream) {
 template <>
 void CudaKernels::run(const EmbedBackward& op, cudaStream_t stream) {
   const auto [B, P, C, prefix] = op.shape;
-  require_size("EmbedBackward", P, C);
+  require_size("EmbedBackward", prefix + P, C);
   by_width(op.dtype, C, [&]<class T, int width>() {
     launch<embed_backward<T, width>>(ceil_div((prefix + P) * C, columns * width), threads,
                                      sizeof(EmbedBackwardShared<width>), stream, op);

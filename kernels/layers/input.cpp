@@ -8,8 +8,7 @@
 // one fma per element. Mixing here costs one more read of the partner, which is in the cache
 // anyway; a pass of its own would also write and read the batch once more. Patches of one pixel
 // keep the channels interleaved: their bytes are gathered as they are, and three vectors of factors
-// are used in turn for the three channels.
-// Threads divide the rows of patches.
+// are used in turn for the three channels. Threads divide the rows of patches.
 // 1 byte in and 4 out per element: memory is the limit.
 #include "kernels/augment/mix.h"
 #include "kernels/cpu/cpu_kernels.h"

@@ -182,10 +182,10 @@ __device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
     }
 }
 
-// weight_gradient.cuh's product for a linear layer: two groups of warps split the tile's pixels and
-// add up their sums at the end. An SM has as many warps as with two blocks, but half the parts. The
-// blocks with c = 0 read each row of dout once, so they multiply it by a column of ones, too, for
-// dbias. Each part's dbias follows its dweight in the workspace. Limited by L2.
+// weight_gradient.cuh's product for a linear layer: two groups of warps split each step's pixels
+// and add up their sums at the end. An SM has as many warps as with two blocks, but half the parts.
+// The blocks with c = 0 read each row of dout once, so they multiply it by a column of ones, too,
+// for dbias. Each part's dbias follows its dweight in the workspace. Limited by L2.
 template <class T>
 __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(WeightProduct p) {
   await_kernel_ahead();

@@ -63,7 +63,7 @@ struct NormForward {
   template <class Shared>
   __device__ void begin(const Item& t, Nothing&, Shared& s, int consumer, int turn) const {
     if (first_of_consumer()) {
-      cp_async_bulk_wait_group_read<0>();  // TMA has read the previous item
+      cp_async_bulk_wait_group_read<0>();  // TMA has read the previous item's pieces
       mbarrier_arrive_expect_tx(&s.full, sizeof s.sum);
       for (int p = 0; p < pieces; ++p)
         cp_async_bulk_tensor(s.sum[p].at, stream, &s.full, {p * piece_columns, t.m});
@@ -191,7 +191,7 @@ struct NormBackward {
   template <class Carried, class Shared>
   __device__ void begin(const Item& t, Carried& carried, Shared& s, int consumer, int turn) const {
     if (first_of_consumer()) {
-      cp_async_bulk_wait_group_read<0>();  // TMA has read the previous item
+      cp_async_bulk_wait_group_read<0>();  // TMA has read the previous item's pieces
       mbarrier_arrive_expect_tx(&s.full, (norm.dsum ? 2 : 1) * sizeof s.rows.sum);
       for (int p = 0; p < pieces; ++p) {
         cp_async_bulk_tensor(s.rows.sum[p].at, sum, &s.full, {p * piece_columns, t.m});

@@ -5,8 +5,8 @@
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K]        both are contiguous along their rows
 //            dbias[N] (+)= column sums of dout, from a product of the same tile with ones
 // With GELU (kernels.h), forward's epilogue computes it from the unrounded sums; backward's reads
-// h, multiplies by the slope and adds up the columns. With GELU and dropout, gelu.cu computes both,
-// since the sums leave no registers for Philox.
+// h, multiplies by the slope and adds up the columns. With dropout, too, gelu.cu computes GELU and
+// dropout, since the sums leave no registers for Philox.
 // out and dinp =; dweight and dbias = or += by accumulate. Each sum is rounded to 16 bits once.
 #include <algorithm>
 

@@ -27,7 +27,7 @@ struct Bias {
   }
 };
 
-// Pieces have 64 rows: two of 128 per consumer would leave only two stages to the largest tiles.
+// Pieces have 64 rows: two of 128 per consumer would leave the largest tiles only two stages.
 constexpr int piece_rows = wgmma_m;
 
 // ---- out = sums + bias ------------------------------------------------------------------------

@@ -37,7 +37,7 @@ double sum_of_squares(const float* x, int n) {
   return sum;
 }
 
-// One step's constants; at_rate() makes them those of elements with one lr_scale.
+// One step's constants. at_rate() adapts them to an lr_scale.
 struct Step {
   float factor;      // of the gradient
   float lr;          // Adam: divided by 1 - beta1^t

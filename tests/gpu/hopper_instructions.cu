@@ -1,5 +1,5 @@
 // Kernels that call every wrapper of Hopper's memory instructions, so that ptxas compiles each for
-// every architecture. They are never launched.
+// every architecture. The kernels are never launched.
 #include "kernels/cuda/hopper/ptx_tma.cuh"
 #include "kernels/cuda/launch.cuh"
 
@@ -85,7 +85,7 @@ __global__ void hopper_stores(const __grid_constant__ CUtensorMap map1,
   }
 }
 
-// Compiled for 168 registers per thread, as a block of three warpgroups has.
+// Compiled for 168 registers per thread, the most that a block of three warpgroups can have.
 __global__ void __launch_bounds__(384, 1) hopper_registers(float* out) {
   if (threadIdx.x < 128) {
     setmaxnreg_dec<40>();

@@ -1,5 +1,6 @@
 // Kernels with wgmma of every shape in a loop over tiles, so that ptxas compiles each for every
-// architecture. The build fails if ptxas serialises them on sm_90a. They are never launched.
+// architecture; if ptxas serialises the wgmmas on sm_90a, the build fails. The kernels are never
+// launched.
 #include <array>
 #include <utility>
 

@@ -47,7 +47,7 @@ Tensor scores(const Values& qkv, const AttentionShape& s, int b, int h, int q) {
   return row;
 }
 
-// mask / (1 - drop)
+// An element of mask / (1 - drop).
 Tracked keep_factor(const Attention& a, int b, int h, int q, int k) {
   if (a.drop == 0) return 1;
   const auto N = uint32_t(a.shape.N);
@@ -241,7 +241,7 @@ KernelCases attention_cases() {
   add({1, 7, 2, 16}, 1, 1);  // drops everything
   add({1, 7, 2, 64}, 1, 1);
   add({1, 33, 16, 64}, 1);  // ViT-L's heads
-  // In the last block only the heads' tokens are queries.
+  // In a ViT's last block, only the tokens that its heads read are queries.
   add({2, 17, 3, 8, 2}, 1, 0.3f);
   for (const int D : {32, 64, 128}) {
     add({2, 65, 2, D, 1}, 1, 0.3f);
@@ -249,7 +249,8 @@ KernelCases attention_cases() {
   }
   add({2, 197, 3, 64, 1}, 1);
   add({1, 577, 2, 64, 2}, 8);
-  // Distilled, its tiles in turn with dropout, and five tiles of keys.
+  // The 198 tokens of a distilled ViT, without and with dropout; a head of 128 channels; five tiles
+  // of keys.
   add({1, 198, 3, 64}, 1);
   add({1, 198, 1, 32}, 1, 0.1f);
   for (const float drop : {0.0f, 0.1f}) add({1, 110, 1, 128}, 1, drop);
@@ -477,7 +478,7 @@ bool refuses_attention() {
   list.push_back({"D", [](Op& o) { o.shape.D = 100000; }});
   list.push_back({"D", [](Op& o) { o.shape.D = 7; }, Refusal<Op>::cpu});
   for (const int D : {7, 8, 16, 48, 96, 256})
-    list.push_back({"32, 64 and 128", [=](Op& o) { o.shape.D = D; }, Refusal<Op>::gpu});
+    list.push_back({"32, 64 or 128", [=](Op& o) { o.shape.D = D; }, Refusal<Op>::gpu});
   list.push_back({"Q", [](Op& o) { o.shape.Q = o.shape.N + 1; }});
   list.push_back({"B, H", [](Op& o) { o.shape.B = 1 << 16; }, Refusal<Op>::gpu});
   for (const float drop : {-0.1f, 1.1f, NAN})

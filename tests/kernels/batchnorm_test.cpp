@@ -451,7 +451,7 @@ oracle::BatchNormSaved saved(Problem& p, RowsShape s, Kind kind) {
   return v;
 }
 
-// Adds all saved tensors except the bias, on which only the sign of y depends.
+// Adds all saved tensors except the bias, which only affects the sign of y.
 void add_norm(Problem& p, RowsShape s, const oracle::BatchNormSaved& v, const std::string& inp,
               const std::string& prefix) {
   p.input(inp, {s.rows, s.C}, v.inp);

@@ -93,7 +93,7 @@ Tracked sum_of_products(double sum, double squares, double n, DType dtype) {
                          dtype);
 }
 
-// The same convolution with a single channel: of ones, it counts the filter taps that meet a pixel.
+// The same convolution with a single channel: applied to ones, it counts the products in each sum.
 ConvShape one_channel(ConvShape o) {
   o.C = o.K = o.groups = 1;
   return o;
@@ -149,8 +149,8 @@ struct Norm {
   bool relu;
 };
 
-// Whether g is dinp, not 0: if y > 0 or without relu. kernels.h fixes how y's sign is computed: the
-// same here, in fp32.
+// Whether g is dinp and not 0: true if y > 0 or without relu. kernels.h fixes how the sign of y is
+// computed: the same here, in fp32.
 bool passes(const Norm& n, size_t i) {
   const size_t c = i % n.mean.size();
   if (!n.relu) return true;
@@ -194,7 +194,8 @@ TEST(Oracle, Convolution) {
   }
 }
 
-// Gradients of conv(relu(norm(x) + residual)) by the norm's weight and bias and by the residual.
+// Gradients of conv(relu(norm(x) + residual)) with respect to the norm's weight and bias and the
+// residual.
 TEST(Oracle, ConvolutionAfterBatchNorm) {
   TestValues random(14);
   const ConvShape s{2, 5, 6, 3, 4, 3, 3, 2, 1};
@@ -535,7 +536,7 @@ const ConvShape odd_shapes[] = {
     {1, 9, 7, 64, 64, 5, 3, 3, 2},
     {1, 6, 5, 64, 64, 2, 2, 1, 1},
     {1, 3, 5, 40, 40, 2, 7, 4, 1},  // one pixel, whose variance is 0
-    {2, 1, 2, 32, 64, 3, 3, 8, 4},  // every pixel reads padding alone
+    {2, 1, 2, 32, 64, 3, 3, 8, 4},  // every pixel reads only padding
     // one tile of out or of dinp, whose gemm_k several blocks share
     {2, 2, 2, 256, 64, 3, 3, 1, 1},
     {2, 2, 2, 64, 256, 3, 3, 1, 1},

@@ -156,7 +156,7 @@ struct KernelCase {
   std::string name;
   std::function<Problem(DType)> make;
   bool always = false;       // runs even where its size makes it slow
-  bool every_dtype = false;  // on every device, for operations that only convert
+  bool every_dtype = false;  // on every device: set for operations that only convert
   bool cpu_only = false;     // refused by the GPU's kernels, or of interest only on the CPU
 };
 

@@ -142,7 +142,8 @@ std::vector<KernelCase>& registered_cases() {
 // BAREVISION_TEST_ALL: also the sweeps, and large shapes in the slow plain kernels, on another chip
 // of the stand-in, and in the CPU's bf16 and the stand-in's fp16, which load, store and multiply as
 // they do in small shapes (the stand-in's bf16 runs the same kernels in all shapes).
-// BAREVISION_TEST_SMALL: only small shapes. Large shapes take turns, except on a GPU.
+// BAREVISION_TEST_SMALL: only small shapes. Large shapes take turns (tests/turn.h), but not on a
+// GPU.
 bool add_cases(KernelCases cases) {
   const bool all = std::getenv("BAREVISION_TEST_ALL"),
              small_only = std::getenv("BAREVISION_TEST_SMALL");

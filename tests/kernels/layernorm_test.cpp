@@ -413,7 +413,7 @@ KernelCases linear_norm_cases() {
                                {70, 192, 64}})
     add(s);
   const size_t large = cases.size();
-  // More items than the stand-in's multiprocessors, and ViT-Tiny's sums.
+  // More items than the stand-in has multiprocessors, and ViT-Tiny's sums.
   cases.add("norm_linear_backward_input_M900_N72_K192", norm_linear_backward_input,
             LinearShape{900, 72, 192}, true, true, false, Drops{});
   // On Hopper, the launch of the input gradient adds up the weight gradient's parts, both where it

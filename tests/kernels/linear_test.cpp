@@ -197,9 +197,9 @@ KernelCases linear_cases() {
 
 [[maybe_unused]] const bool added = add_cases(linear_cases());
 [[maybe_unused]] const bool refused = refuses<LinearBackward>({
-    {"of two layers", [](LinearBackward& o) { --o.input.shape.M; }},
-    {"of two layers", [](LinearBackward& o) { o.input.dout = o.weight.inp; }},
-    {"of two layers",
+    {"of one layer", [](LinearBackward& o) { --o.input.shape.M; }},
+    {"of one layer", [](LinearBackward& o) { o.input.dout = o.weight.inp; }},
+    {"of one layer",
      [](LinearBackward& o) {
        o.input.dtype = o.weight.dtype == DType::fp32 ? DType::fp16 : DType::fp32;
      }},

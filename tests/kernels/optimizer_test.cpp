@@ -106,7 +106,7 @@ std::string compare_states(const UpdateState& s, const UpdateState& expected) {
 }
 
 // ---- cases: gradient norm -----------------------------------------------------------------------
-// Every sum must be close to the expected one, or not finite if that isn't.
+// Every sum must be close to the expected one, or not finite if the expected one isn't.
 std::string compare_sums(const double* sums, const Tensor& expected) {
   for (size_t i = 0; i < expected.size(); ++i) {
     const double want = expected[i].value, tolerance = 8 * std::sqrt(expected[i].variance);
@@ -269,7 +269,7 @@ Problem update(DType dtype, UpdateOptions o) {
   Values grad = p.data_fp32(n, 0, 100);
   for (double& e : v) e = float(e * e);
   if (n > 2) grad[1] = 0;
-  if (n > 2 && !v.empty()) v[1] = 0, m[1] = 0x1p-10;  // divided by eps alone
+  if (n > 2 && !v.empty()) v[1] = 0, m[1] = 0x1p-10;  // divided by eps only
   if (o.found_inf) grad[n / 2] = nan;
   std::vector<uint8_t> decay((n + OptimizerUpdate::decay_chunk - 1) / OptimizerUpdate::decay_chunk);
   for (size_t i = 0; i < decay.size(); ++i) decay[i] = i % 3 != 1;

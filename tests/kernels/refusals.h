@@ -1,4 +1,4 @@
-// Arguments that an operation must refuse with an std::invalid_argument that names the operation
+// Arguments that an operation must refuse with a std::invalid_argument that names the operation
 // and the argument, before anything is read or written. In every case of the kernel tests, each
 // size, pointer and dtype that the operation describes (kernels/arguments.h) is made wrong in turn;
 // a test file adds further refusals with refuses<Op>().
@@ -42,10 +42,11 @@ Op operation_of(Drop Op::*);
 template <auto drop>
 bool refuses_wrong_drop() {
   using Op = decltype(operation_of(drop));
-  return refuses<Op>({{"drop", [](Op& op) { (op.*drop).drop = -0.1f; }},
-                      {"drop", [](Op& op) { (op.*drop).drop = 1.1f; }},
-                      {"drop", [](Op& op) { (op.*drop).drop = NAN; }},
-                      {"whole images", [](Op& op) { (op.*drop).image_rows = max_size; }}});
+  return refuses<Op>(
+      {{"drop", [](Op& op) { (op.*drop).drop = -0.1f; }},
+       {"drop", [](Op& op) { (op.*drop).drop = 1.1f; }},
+       {"drop", [](Op& op) { (op.*drop).drop = NAN; }},
+       {"multiple of image_rows", [](Op& op) { (op.*drop).image_rows = max_size; }}});
 }
 
 // Size of the memory block that a pointer points into; 0: not the test's memory.

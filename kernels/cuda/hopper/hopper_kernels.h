@@ -41,8 +41,8 @@ class HopperKernels {
   template <class Op>
   void run(const Op&, cudaStream_t);
 
-  // BothGradients in two launches, if Hopper kernels support both and the weight gradient is in
-  // parts: the launch of the input gradient adds these up, too. Each has its own workspace.
+  // BothGradients in two launches, if Hopper kernels support both gradients and the weight gradient
+  // is in parts: the input gradient's launch also adds up the parts. Each has its own workspace.
   template <class Weight, class Input>
   bool takes(const BothGradients<Weight, Input>& op) const {
     return takes(op.weight) && takes(op.input) && workspace(op.weight) > 0;

@@ -38,8 +38,9 @@ namespace bv::BAREVISION_GPU {
 // For a tile of contiguous rows of W bytes, stride = 8 W, and leading is the distance in bytes
 // between tiles of W bytes of MN. A K-major operand with a swizzle ignores `leading`.
 //
-// A swizzle of 128, 64, 32 bytes repeats every 1024, 512, 256 bytes and must begin at a multiple of
-// that. Source: PTX ISA, "Matrix Descriptor"; compared with CuTe by tests/hopper.
+// The pattern of a swizzle of 128, 64 or 32 bytes repeats every 1024, 512 or 256 bytes, and a tile
+// must begin at a multiple of that. Source: PTX ISA, "Matrix Descriptor"; compared with CuTe by
+// tests/hopper.
 enum class Major { k, mn };
 
 __host__ __device__ constexpr uint64_t wgmma_descriptor(uint32_t shared_address, Swizzle swizzle,
