@@ -16,7 +16,7 @@ struct RunError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// An error's message as one line, without control characters. The standard library's messages
+// An error's message as one line, with control characters replaced. The standard library's messages
 // about memory and files are replaced by informative ones.
 std::string error_line(const std::exception&);
 

@@ -67,7 +67,7 @@ class LogFile {
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
   void cut(int64_t bytes);             // truncates to this many bytes
-  void append(std::string_view text);  // after a failed write, cuts what was written of it
+  void append(std::string_view text);  // after a failed write, removes the part written
 
  private:
   std::string path_;

@@ -18,7 +18,8 @@ namespace bv {
 using JsonEvents = nlohmann::json_sax<Json>;
 
 // Limits nesting and keys and refuses duplicate keys, so that no file can crash or hang the reader
-// or be ambiguous. Throws UserError naming `path`, line and column unless `text` is one object.
+// or be ambiguous. Throws UserError unless `text` is one object; it names `path` and, for a syntax
+// error, line and column.
 Json parse_json_object(std::string_view text, const std::string& path);
 
 std::string_view kind_of(const Json&);  // "a number"

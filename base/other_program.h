@@ -8,7 +8,7 @@ namespace bv {
 
 struct ProgramEnd {
   int code;            // its exit code, or 128 + signal
-  std::string output;  // standard output and error, interleaved as written; the first 64 KiB
+  std::string output;  // standard output and error, interleaved as written; about the first 64 KiB
 };
 
 // Runs a program without a shell and waits for its end. Calls `go_on` at least ten times a second

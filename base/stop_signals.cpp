@@ -35,7 +35,7 @@ const Held& held() {
   return mask;
 }
 
-// Ends the process as if the signal had never been blocked, so that a shell sees which one it was.
+// Ends the process as if the signal had never been blocked, so that a shell sees that signal.
 [[noreturn]] void end_by(int number) {
   std::signal(number, SIG_DFL);
   sigset_t one;

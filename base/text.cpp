@@ -112,11 +112,10 @@ std::string suggestion(std::string_view word, std::span<const std::string> known
                        std::string_view prefix) {
   std::string lower(word);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  const size_t slip =
-      std::min<size_t>(2, lower.size() / 3);  // a more distant name is not a typing error
+  const size_t slip = std::min<size_t>(2, lower.size() / 3);  // more edits are not a typing error
   const std::string best = nearest(lower, known);
-  // `word` is a prefix of one known name, or of several that all begin with the shortest of them:
-  // cifar of cifar10 and cifar100.
+  // If `word` is a prefix of one known name, or of several that all begin with the shortest one,
+  // suggests the shortest: for cifar, cifar10 rather than cifar100.
   std::vector<std::string> longer;
   std::ranges::copy_if(known, std::back_inserter(longer),
                        [&](const std::string& name) { return name.starts_with(lower); });

@@ -24,8 +24,8 @@ std::string counted(int64_t number, std::string_view noun);
 
 // The known word of smallest edit distance to `word`; empty if `word` is too long to be a name.
 std::string nearest(std::string_view word, std::span<const std::string> known);
-// " (did you mean NAME?)" if a known name begins with `word` or is at most one edit away, two for
-// a word of six letters or more; else "".
+// " (did you mean NAME?)" if a known name begins with `word`, of four letters or more, or differs
+// from it by at most one edit per three letters, and at most two; else "".
 std::string suggestion(std::string_view word, std::span<const std::string> known,
                        std::string_view prefix = "");
 

@@ -252,7 +252,7 @@ bool has_form(const Form& form, const std::string& folder) {
   const auto has = [&](const char* file) { return exists(folder + "/" + file); };
   if (!form.train_file)
     return has(form.meta_file) || has(form.test_file) || last_batch(form, folder) > 0;
-  // A single file with a common name like train.bin may belong to anything.
+  // A single file with a common name, like train.bin, doesn't make a folder CIFAR's.
   if (form.names) return has(form.meta_file) && (has(form.train_file) || has(form.test_file));
   return has(form.meta_file) || (has(form.train_file) && has(form.test_file));
 }

@@ -3,9 +3,9 @@
 //   CIFAR-100 binary folder  train.bin, test.bin, fine_label_names.txt; the fine labels
 //   CIFAR for Python         data_batch_*, test_batch, batches.meta; train, test, meta: pickles
 //   parent of these folders  if its only subfolder is the archive's, like cifar-10-batches-bin
-//   train/ and val/          in any case, or named training/, valid/, validation/, test/, testing/,
-//                            or val/ is the folder `val`; each with one folder per class. train/
-//                            alone is split
+//   train/ and val/          in any case, or named training/ and valid/, validation/, test/ or
+//                            testing/; DataOptions::val may name another folder in place of val/.
+//                            Each has one folder per class; train/ alone is split
 //   class folders            split by val_fraction, by hashes of the file names, so that adding or
 //                            removing files moves few others from one part to the other
 //   NAME.index, or a folder  of TFRecords (data/records): one set, which is split; train.index and
@@ -35,8 +35,8 @@ class Dataset {
   // The image, upright, at full size or decoded at a reduced size whose shorter side is not below
   // `at_least`; 0: full size. Throws BadImage.
   virtual Image image(int64_t index, int at_least) const = 0;
-  // Calls `choose` with the image's size and decodes the part that it returns; the view may hold
-  // more. Throws BadImage.
+  // Calls `choose` with the image's size and decodes the part that `choose` returns; the view may
+  // hold more. Throws BadImage.
   virtual View view(int64_t index, const RequestFn& choose) const {
     return whole_view(image(index, 0), choose);
   }
@@ -98,7 +98,7 @@ std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
 // without hidden files. Throws DataError if a folder can't be listed.
 std::vector<std::string> pictures_in(const std::string& folder);
 
-// Hash of the files' sizes, times and first bytes (of as many files as can be opened quickly).
+// Hash of the files' sizes and times, and of the first bytes of at most 2000 files per part.
 // A different value means that files have changed or were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 

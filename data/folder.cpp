@@ -75,7 +75,7 @@ std::vector<ImageFile> all_items(const Part& part, const ClassList& classes) {
   return items;
 }
 
-// Holds out the same fraction of each class, at least one image if it has two.
+// Holds out the same fraction of each class, at least one image if the class has two.
 void split(const Part& part, const ClassList& classes, const DataOptions& options,
            std::vector<ImageFile>& train, std::vector<ImageFile>& val) {
   for (size_t c = 0; c < part.classes.size(); ++c) {
@@ -170,7 +170,7 @@ DataSets open_parts(const DataOptions& options, const fs::path& train_path,
   check_same_classes(train, val);
   ClassList classes = order_classes(names_of(train), options);
   auto train_items = all_items(train, classes), val_items = all_items(val, classes);
-  const bool has_parts = train_path != options.path;  // then "test" isn't a class
+  const bool has_parts = train_path != options.path;  // then "test" is a part, not a class
   return assemble(options, std::move(classes), std::move(train_items), std::move(val_items), parts,
                   has_parts ? which_val(options, val_path) : "", val_root);
 }

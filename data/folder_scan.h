@@ -31,9 +31,9 @@ PartFolders require_train(PartFolders, const std::filesystem::path&);
 
 std::string extension_of(const std::filesystem::path&);  // ".jpg", in lower case
 bool is_read(std::string_view extension);
-// Whether it is an image's extension that this build, or any build, cannot read.
+// Whether the extension is that of an image format that this build doesn't read.
 bool is_other_image(std::string_view extension);
-// Whether a build with the format's library reads it (WebP, TIFF).
+// Whether a build with the format's library reads files with the extension (WebP, TIFF).
 bool has_library(std::string_view extension);
 
 }  // namespace bv

@@ -50,8 +50,8 @@ struct LoaderOptions {
   std::function<std::shared_ptr<void>(size_t bytes)> allocate;
 };
 
-// Side of the images in a loader's batches: the model's input size, except that CIFAR's images with
-// pad_if_needed are stored at 32 pixels, since the device crops them.
+// Side of the images in a loader's batches: the model's input size, except that CIFAR's training
+// images with pad_if_needed are stored at 32 pixels, since the device crops them.
 int stored_size(DataKind, const Cropping&, int image_size, bool train);
 
 // Batches of a training epoch; `batch`: images per batch, over all processes.
@@ -61,9 +61,9 @@ int64_t training_batches(DataKind, int64_t images, int64_t batch);
 std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images);
 
 // Training: position p of an epoch holds image epoch_order(seed, epoch, images)[p]. Batch k covers
-// the positions from k * local_batch * ranks on; rank r reads its r-th local_batch. Never ends: the
-// next epoch follows after training_batches() batches. Evaluation (train = false): each image once,
-// in order; rank r reads the r-th contiguous share.
+// the local_batch * ranks positions from k * local_batch * ranks on; rank r reads the r-th
+// local_batch of them. Never ends: the next epoch follows after training_batches() batches.
+// Evaluation (train = false): each image once, in order; rank r reads the r-th contiguous share.
 class Loader {
  public:
   Loader(const Dataset&, const LoaderOptions&, bool train);

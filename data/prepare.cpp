@@ -79,7 +79,7 @@ DecodeRequest Preprocessor::to_resize(const Box& box, int height, int width) con
           .shrink = std::min(box.height / height, box.width / width) / left_to_the_filter};
 }
 
-// The cache holds whole images, so that other crops of an image hit; the pixels don't change.
+// The cache holds whole images, so that other crops of an image hit; the pixels are the same.
 std::shared_ptr<const View> Preprocessor::view(int64_t index, const RequestFn& choose) {
   if (auto kept = cache_.find(index, choose)) return kept;
   if (!cache_.open()) return std::make_shared<const View>(data_.view(index, choose));

@@ -1,4 +1,4 @@
-// Turns a data set's image into a row of a batch and the Crop that the device applies.
+// Turns a data set's image into a row of a batch: pixels, and the Crop and ImageOps for the device.
 #pragma once
 #include <memory>
 #include <mutex>

@@ -49,7 +49,7 @@ $(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<
 $(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt_tests) $(simt_flags) -c -o $@ $<
-# Instrumented kernels call hooks.cpp of simt/counters or simt/races at each memory access.
+# Instrumented kernels call functions in hooks.cpp of simt/counters or simt/races at each memory access.
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
 # They also call simt/counters at each basic block, which counts how often warps execute a line; -g

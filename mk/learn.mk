@@ -27,7 +27,7 @@ $(BUILD)/try/$(1)/try.o $(BUILD)/try/$(1)/check.o:
 	@mkdir -p $$(@D) && echo "compile   $$< (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -c -o $$@ $$<
 endef
 $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
-# A watched program spends most of its time in these calls.
+# A program checked for races spends most of its time in these handlers.
 $(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON
 .SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device hopper host races))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
@@ -65,7 +65,7 @@ races := $(patsubst tests/simt/races/%.cu,$(BUILD)/try/races/%,$(wildcard tests/
 $(BUILD)/try/races/%: tests/simt/races/%.cu simt/cuda_to_cpp simt/try.h $(call try_objects,run)
 	@echo "compile   $<"
 	@$(call try_link,run,$<,,$@)
-# That test's gdb cases need the debug objects as well.
+# The gdb cases of simt_try_test.cpp need the debug objects as well.
 ifeq ($(SIMT),1)
 try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
 test: $(if $(FILTER),,$(examples) $(races) $(try_for_tests))
@@ -141,7 +141,7 @@ test: $(if $(FILTER),,$(call in_turn,2,$(learn_for_tests)))
 endif
 
 # ---- View ---------------------------------------------------------------------------------------
-# A kernel's page, see learn/view/README.md: FILE=, of a program; KERNEL=, of this project's, by build/counters.
+# Writes a kernel's page, see learn/view/README.md. FILE= names a program; KERNEL= a kernel of this project, which build/counters runs.
 .PHONY: view
 view_compile = $(CXX) $(filter-out -MMD -MP,$(learn_flags)) $(access_calls) $(block_calls)
 view: $(if $(KERNEL),$(BUILD)/counters,$(learn_objects))

@@ -25,7 +25,7 @@ simt_objects := $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(filter-out simt/
 # The same objects, instrumented for counting (make counters).
 counting = $(patsubst %,$(BUILD)/obj/counters/%.o,$(basename $(1)))
 counting_objects := $(call counting,$(simt_sources) $(call in,cpp,bench/counters))
-# The objects of make racecheck, of which the kernels $(1) are instrumented.
+# The objects of make racecheck, with the kernels $(1) instrumented.
 watching_sources := $(call in,cpp,simt/device simt/hopper simt/races)
 watched = $(patsubst %.cpp,$(BUILD)/obj/races/%.o,$(watching_sources)) $(call counting,$(1)) \
   $(filter-out $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(watching_sources) $(1))),$(simt_objects)) \

@@ -17,7 +17,7 @@ $(BUILD)/asan/%.o: %.cpp $(call pch,sanitized) | check-packages
 fuzz_opt = -O0
 $(BUILD)/asan/data/decode/%.o: private fuzz_opt = -O1
 $(BUILD)/asan/data/decode/%.o: private read_pch =
-# On truncated data, stb_image before 2.28 shifts a zero by more than 31 bits, which is harmless.
+# On truncated data, stb_image before 2.28 shifts a zero by more than 31 bits; the result is still zero.
 no_shifts := -fno-sanitize=shift-exponent
 $(BUILD)/asan/data/decode/stb.o: private sanitizers += $(no_shifts)
 $(BUILD)/obj/data/decode/stb.o: private CXXFLAGS += $(if $(SANITIZE),$(no_shifts))

@@ -36,7 +36,7 @@ Graph build_vit(const VitConfig& c, const GraphOptions& o, const InputShape& inp
                     : 0;
     g.cut_here();
 
-    // The last block computes only the tokens that the classifier heads read.
+    // From the last attention on, only the tokens that the classifier heads read are computed.
     const int queries = i + 1 < c.depth ? 0 : c.distilled ? 2 : 1;
     auto [x1, normed1] = layernorm(g, block + "norm1", x, branch, c.layer_norm_eps, queries);
     const Tensor qkv = linear(g, block + "attn.qkv", normed1, {.N = 3 * C, .init = init});

@@ -190,7 +190,7 @@ class Lanes(gdb.Command):
 
     def invoke(self, words, _):
         if not words:
-            raise gdb.GdbError("cuda lanes needs an expression cuda lanes EXPRESSION")
+            raise gdb.GdbError("cuda lanes needs an expression: cuda lanes EXPRESSION")
         block = Block()
         first = (block.running if look.at is None else look.at) // 32 * 32
         values = {}

@@ -92,7 +92,7 @@ std::string missed() {
   return last_words;
 }
 
-// If the program exits with 0, prints the errors that it missed; they, or races, make the code 1.
+// If the program exits with 0, prints an error that it missed. An error or a race makes the code 1.
 void at_exit(int status, void*) {
   const std::string text = status == 0 ? missed() : "";
   std::fflush(nullptr);

@@ -146,7 +146,7 @@ bool PickleReader::is_text(uint32_t id, std::initializer_list<std::string_view> 
 }
 std::vector<uint32_t> PickleReader::arguments(uint32_t id, size_t count, const char* whose) {
   if (value(id).kind != Kind::tuple || value(id).items.size() != count)
-    refuse_here(std::string("other arguments than ") + whose);
+    refuse_here(std::string("arguments that differ from ") + whose);
   return value(id).items;
 }
 std::string_view PickleReader::keep(std::string bytes) {

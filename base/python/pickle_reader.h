@@ -19,7 +19,7 @@ class PickleReader {
   void push_again(uint32_t id) { stack_.push_back(id); }  // pushes an existing value
   bool is_name(uint32_t id, size_t name) const;
   bool is_text(uint32_t id, std::initializer_list<std::string_view> texts) const;
-  // The `count` items of a tuple. Refuses any other value: "other arguments than numpy's".
+  // The `count` items of a tuple. Refuses any other value: "arguments that differ from numpy's".
   std::vector<uint32_t> arguments(uint32_t id, size_t count, const char* whose);
   std::string_view keep(std::string bytes);                      // for the Pickle's lifetime
   [[noreturn]] void refuse(const std::string& why) const;        // appends the advice

@@ -45,7 +45,7 @@ class Report:
         for old in self.logs.glob("*.log"):
             old.unlink()
         self.hopper_except = self.logs / "hopper-except.txt"
-        self.excepted = None  # lines of hopper-except.txt; None: not compared yet, a file is older
+        self.excepted = None  # the lines of hopper-except.txt; None: nothing compared yet, so the file is an older check's
         self.device, self.commit, self.why_left = device, commit, why_left
         self.rows, self.steps, self.left, self.details = [], [], [], []
         self.tables = []  # the benches' tables, as text

@@ -30,7 +30,8 @@ struct Cropping {
 // RandomResizedCrop (Szegedy et al. 2015) with torchvision's defaults.
 Box random_resized_crop(const AugmentKey&, int height, int width, const Cropping& = {});
 
-// Resizes the box `from` of an image to a part of the result, which a frame surrounds.
+// The box `from` of an image is resized to [height, width] and placed at (top, left) of the result,
+// whose remaining pixels are a frame.
 struct Placement {
   Box from;
   int top, left, height, width;

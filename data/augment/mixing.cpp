@@ -75,7 +75,7 @@ Span between(Random& random, const std::array<double, 2>& minmax, int size) {
   return {begin, begin + length};
 }
 
-// lambda is recomputed from the clipped box.
+// lambda is recomputed from the area of the box, which may have been clipped.
 Mix cut(Random& random, const Mixing& m, double lambda, int size) {
   const int length = static_cast<int>(size * std::sqrt(1 - lambda));
   const auto span = [&] {

@@ -42,7 +42,7 @@ std::array<int, n> shuffled(const AugmentKey& key, uint32_t what, size_t count) 
 // ---- torchvision's augmentation spaces ----------------------------------------------------------
 struct Space {
   double shear, translate, rotate, enhance;  // largest magnitudes
-  int posterize;                             // bits removed at most
+  int posterize;                             // most bits removed
   int bins;
 };
 Space usual_space(int size, int bins) {
@@ -145,7 +145,7 @@ constexpr SubPolicy of_imagenet[] = {
 
 // ---- RandAugment of DALI's pipeline -------------------------------------------------------------
 // 16 operations. at_10: the operation's parameter at magnitude 10, the largest; lengths are in
-// pixels, made for images of 224 pixels.
+// pixels, chosen for images of 224 pixels.
 struct DaliOperation {
   Operation operation;
   double at_10;
@@ -164,7 +164,7 @@ double dali_magnitude(const DaliOperation& o, int of_10) {
     case color:
     case contrast:
     case sharpness:
-      return (2 * part - 1) * o.at_10;  // factors from 0.1 to 1.9
+      return (2 * part - 1) * o.at_10;  // factor - 1; factors from 0.1 to 1.9
     case posterize:
     case solarize:
     case solarize_add:

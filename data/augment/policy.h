@@ -1,6 +1,6 @@
 // Augmentation of a training image after its crop and flip: a policy's operations, colour jitter
-// and erasing, in this order, drawn as in torchvision and timm. Every choice is a function of
-// (seed, epoch, the image's index in the data set), independent of process and thread.
+// and erasing, in this order, drawn as in torchvision, timm and DALI. Every choice is a function
+// of (seed, epoch, the image's index in the data set), independent of process and thread.
 #pragma once
 #include <array>
 #include <cstdint>

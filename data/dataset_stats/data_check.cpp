@@ -33,7 +33,8 @@ Content content_of(const Image& image) {
   return {image.height, image.width, std::hash<std::string_view>()(bytes)};
 }
 
-// Whether the content is an image, whatever the name; but not BMP or PNM: text may begin like one.
+// Whether the content is an image's, whatever the name. BMP and PNM don't count, since text may
+// begin like them.
 bool is_image_by_content(const std::string& path) try {
   const RegularFile file(path);
   uint8_t start[12] = {};

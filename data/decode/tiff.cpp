@@ -51,7 +51,7 @@ void on_error(thandle_t handle, const char*, const char* format, va_list argumen
   source(handle).error = text;
 }
 
-// Without handlers libtiff prints. They are process-wide. Warnings are ignored.
+// Without handlers libtiff prints. The handlers are process-wide. Warnings are ignored.
 void set_handlers() {
   TIFFSetErrorHandler(nullptr);
   TIFFSetWarningHandler(nullptr);

@@ -69,8 +69,8 @@ inline View whole_view(Image image, const RequestFn& choose) {
           .full_width = width};
 }
 
-// The dct_scale for an image that may be `shrink` times smaller. libjpeg supports
-// all, but has fast inverse DCTs only for these: 3/8 takes longer than 4/8, 5/8 than 8/8.
+// The dct_scale for an image that may be `shrink` times smaller. libjpeg supports every dct_scale,
+// but has fast inverse DCTs only for these: 3/8 takes longer than 4/8, 5/8 than 8/8.
 inline int dct_scale_for(double shrink) {
   for (const int dct_scale : {1, 2, 4})
     if (dct_scale * shrink >= 8) return dct_scale;

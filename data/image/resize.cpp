@@ -14,7 +14,7 @@ using Float4 = float __attribute__((vector_size(16)));
 using Int4 = int32_t __attribute__((vector_size(16)));
 using Byte4 = uint8_t __attribute__((vector_size(4)));
 
-// out[i] = the weighted sum, over rows `begin` and following, of their values first + i.
+// out[i] = the sum, over the rows from `begin` on, of the row's weight times its value first + i.
 void add_rows(float* out, const Image& image, const Taps& rows, int begin, int first, int count) {
   const size_t stride = 3 * size_t(image.width);
   const uint8_t* from = image.pixels.data() + size_t(begin) * stride + first;
@@ -26,7 +26,8 @@ void add_rows(float* out, const Image& image, const Taps& rows, int begin, int f
   }
 }
 
-// Computes one output pixel; also writes a fourth value, the next pixel's red, from the register.
+// Computes one output pixel. The register's fourth lane sums the red of the next source pixels; its
+// byte is written, too, and the next output pixel overwrites it.
 void add_columns(uint8_t* out, const float* row, const Taps& columns) {
   Float4 sum = {0.5f, 0.5f, 0.5f, 0.5f};
   for (const float weight : columns.weights) {

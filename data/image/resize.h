@@ -25,7 +25,7 @@ Box pixels_read(const Box& box, int height, int width, Interpolation);
 // Keeps its scratch memory between images; one per thread.
 class Resizer {
  public:
-  // out [height, width, 3] = the box of `image`, resized. The filter may read pixels around it.
+  // out [height, width, 3] = the box of `image`, resized. The filter may read around the box.
   void run(const Image& image, const Box& box, int height, int width, uint8_t* out,
            Interpolation = Interpolation::bilinear);
   // The same for a view, which must hold pixels_read(); the box is in the image's pixels.

@@ -26,7 +26,7 @@ struct PictureExample {
   std::optional<int64_t> label = {};         // image/class/label, or label
   std::string text = {};                     // image/class/text
   std::string name = {};                     // image/filename; read, not written
-  std::string format = {};                   // image/format
+  std::string format = {};                   // image/format; written, not read
   int height = 0, width = 0;                 // image/height, image/width; written, not read
   std::vector<RecordedObject> objects = {};  // image/object/...; written, not read
 };

@@ -15,9 +15,10 @@ struct RecordSet {
   std::string name;                // "train"
   std::vector<std::string> files;  // relative to the folder
 };
-// In a folder and in its train/ and validation/ (or val/), sorted by name.
+// In a folder, in its train/ and in its validation/ (or val/, valid/, test/, testing/), sorted by
+// name.
 std::vector<RecordSet> find_record_sets(const std::string& folder);
-// Whether there are any files of records.
+// Whether the folder has any files of records, in the same places.
 bool has_record_files(const std::string& folder);
 
 // Path of the .idx of a file in a folder: next to the file, or where imagenet-tools puts it.

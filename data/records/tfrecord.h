@@ -1,5 +1,5 @@
-// TFRecord framing, for data files and for TensorBoard's: the payload's length in 8 bytes, their
-// masked checksum in 4, the payload, and the payload's masked checksum in 4, all little-endian.
+// TFRecord framing, for data files and TensorBoard's event files: the payload's length in 8 bytes,
+// their masked checksum in 4, the payload, and its masked checksum in 4, all little-endian.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -42,7 +42,8 @@ void each_number(State& c, F f) {
   f("data_fingerprint", c.data_fingerprint);
 }
 
-// JSON has neither inf nor NaN: unknown values are NaN, and the loss of an epoch can be infinite.
+// JSON has neither inf nor NaN. Unknown values are NaN, as is the loss of an epoch whose updates
+// fp16 all skipped.
 template <class T>
 Json number(T x) {
   if constexpr (std::is_integral_v<T>) return x;

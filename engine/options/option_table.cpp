@@ -372,8 +372,7 @@ constexpr OptionRow machine_rows[] = {
      between(0, 1024), named_or_new},
     {"reduce_dtype", "", of<&O::reduce_dtype>,
      "the type of gradients in messages between processes; 16 bits: half the bytes, each gradient "
-     "rounded "
-     "once on its way in, added in fp32, and the sum rounded once",
+     "rounded once on its way in, added in fp32, and the sum rounded once",
      any, any_time},
     {"zero", "STAGE", of<&O::zero>,
      "1: each of N replicas, of the model or of a pipeline's stage, keeps 1/N of moments, moving "

@@ -29,7 +29,8 @@ double bubble_of(const PipelineShape& shape, std::span<const BlockCost> parts, b
 
 int percent(double part) { return static_cast<int>(std::lround(100 * part)); }
 
-// The bubble of the schedule with equal parts, and with the actual parts if that is larger.
+// The bubble with equal parts, and with the actual parts if that is at least 2 percentage points
+// larger.
 std::string bubble_text(const Pipeline& p) {
   const std::vector<PartTime> equal(static_cast<size_t>(p.shape.parts()), PartTime{1, 2});
   const int schedule = percent(bubble(p.shape, equal)), of_parts = percent(p.bubble);

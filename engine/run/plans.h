@@ -14,7 +14,8 @@ std::vector<MemoryPlan> stage_plans(const Setup&, Backend&);
 // Prints a table with a line per stage.
 void print_stages(std::ostream&, const Setup&, const std::vector<MemoryPlan>&);
 
-// The bytes available to each process; shared: the processes of a machine divide its memory.
+// The bytes available to each process; shared: a machine's processes divide one memory, that of the
+// host or, with --oversubscribe, that of a GPU.
 struct MemoryLimit {
   size_t bytes;
   bool shared;

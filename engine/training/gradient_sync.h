@@ -36,7 +36,7 @@ struct SyncOptions {
 // Contiguous buckets over arena and tail, in the order in which backward finishes the gradients.
 // None exceeds max_bytes (but 64 elements are always allowed): a bucket closes before the node
 // whose parameters would exceed the maximum, and larger nodes are cut at multiples of 64 elements.
-// The first bucket closes at 1 MiB, unless its first node is larger, so that reduction starts
+// The first bucket's maximum is 1 MiB, unless its first node is larger, so that reduction starts
 // early, as in PyTorch's DDP. The tail counts as another node. unit: replaces 64; buckets end at
 // multiples of it.
 std::vector<Bucket> gradient_buckets(const Graph&, size_t max_bytes,

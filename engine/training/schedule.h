@@ -22,7 +22,7 @@ struct Schedule {
   double updates_per_epoch = 1;
   double period_epochs = 0;         // cosine: from lr down to min_lr; 0: the whole schedule
   double decay_epochs = 0;          // step: from one decay to the next
-  std::vector<int> milestones;      // multistep: epochs from 1, rising
+  std::vector<int> milestones;      // multistep: epochs from 1, increasing
   double decay_rate = 0.1;          // factor of step and multistep; exponent of poly
   std::optional<LrAfter> lr_after;  // wins over everything else
 

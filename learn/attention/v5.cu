@@ -1,8 +1,8 @@
 // Attention, rung 5: the shipped backward kernel, which recomputes.
 // The gradients need the probabilities again, N x N numbers per head that forward didn't write. If
-// it saved them, they would be the largest tensor in memory; exp(score - lse), from the 4 bytes per
-// row that rung 4 stored, recomputes them for one more product, the fifth. The bytes saved for
-// backward (this rung's count) fall from the matrix to out and lse.
+// it saved them, they would be the largest tensor in memory. Recomputed as exp(score - lse), from
+// the 4 bytes per row that rung 4 stored, they cost a fifth product, after four for the gradients.
+// The bytes saved for backward (this rung's count) fall from the matrix to out and lse.
 #include <string>
 
 #include "kernels/attention/attention_backward.cu"

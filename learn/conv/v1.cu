@@ -2,7 +2,7 @@
 //   out[n,y,x,k] = sum over the 3x3 taps and c of inp[n, y + r - 1, x + s - 1, c] weight[r,s,c,k]
 // Channels are last in memory, so a warp reads 32 neighbours of the weight and one number of the
 // image, which its lanes share: coalesced, but two requests per product. Each number of the image
-// is needed for 9 taps times 64 channels of out, and every time it is loaded from global memory.
+// is used for 9 taps times 64 channels of out, and a thread loads it from global memory each time.
 #include "learn/learn.h"
 
 constexpr int C = 64, K = 64, R = 3;  // channels in and out; the filter's height and width

@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-// results [7]; each operation rounds its result to its type
+// results [7]; each operation rounds to the type of its result
 __global__ void lose(float* results) {
   __nv_bfloat16 sum_16 = __float2bfloat16(0);
   float sum_32 = 0;

@@ -1,7 +1,7 @@
 // Exercise 10: online softmax. A softmax needs the sum of exp(x - max), so that nothing overflows,
 // and thus the maximum before the sum: two passes. Attention computes scores a tile at a time and
 // needs a single pass. So it keeps the sum relative to the largest score so far; when a larger one
-// arrives, the sum is too large by exp(new max - old max). The code below forgets to correct it.
+// arrives, the sum is exp(new max - old max) times too large. The code below doesn't correct it.
 //   make learn EXERCISE=10
 #include "learn/exercises/exercise.h"
 

@@ -15,7 +15,7 @@ struct State {
   int good_steps;
 };
 
-// Sets the scale of the next step; overflow: this step's gradient did.
+// Sets the scale of the next step; overflow: whether this step's gradient overflowed.
 __device__ void next_scale(State& state, bool overflow) {
   // --- your code: 5 lines ---
   if (!overflow) ++state.good_steps;

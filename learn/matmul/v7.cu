@@ -1,9 +1,9 @@
 // Matrix product, rung 7: the shipped kernel, a 1x1 convolution with a cp.async pipeline. cp.async
-// copies from global to shared memory without passing registers or blocking the thread: while one
-// step is multiplied, the copies of the next three are in flight, so their latency is hidden, and
-// one barrier per step is enough. On a GPU this is most of the gain; the counters only show fewer
-// barriers and a larger tile, 128x128, which requests less from the L2 cache. The limit is now
-// memory: the bytes that have to move.
+// copies from global to shared memory, not through registers, and doesn't block the thread: while
+// one step is multiplied, the copies of the next three are in flight, so their latency is hidden,
+// and one barrier per step is enough. On a GPU this is most of the gain; the counters only show
+// fewer barriers and a larger tile, 128x128, which requests less from L2. The limit is now memory:
+// the bytes that have to move.
 #include "kernels/conv/conv_implicit_gemm.cu"
 #include "learn/learn.h"
 

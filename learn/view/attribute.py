@@ -58,7 +58,7 @@ class Attribution:
 
     def __init__(self, program, kernels, text):
         self.program, self.text = program, text  # text: a path's lines
-        self.files, self.homes = [], {}  # homes: of the kernels, with counts
+        self.files, self.homes = [], {}  # homes: the kernels' source files, with counts
         pieces = sorted({p[0] for k in kernels for p in k["pieces"]})
         rows = self.rows_of(pieces) if pieces else {}
         addresses = {line[0] - 1 for k in kernels for line in k["lines"]}

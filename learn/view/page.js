@@ -6,7 +6,7 @@ function worstCell(l, name, of, words, cell) {
   if (!worst) return [""];
   const differ = l.accesses.some(a => a[of] && words(a) !== words(worst));
   return [cell ? cell(worst) : (differ ? worst.line.kind.replace("_", ".") + " " : "") + words(worst),
-    l.accesses.filter(a => a[of]).map(a => `${a.words}: ${words(a)} ${name} a request, in all ` +
+    l.accesses.filter(a => a[of]).map(a => `${a.words}: ${words(a)} ${name} per request, in all ` +
       `${whole(a[name])} where ${enough(a[name] - spared[name](a), whole)}`).join("; ")];
 }
 const cost = (l, name) => l.accesses.reduce((n, a) => n + spared[name](a), 0);
@@ -84,8 +84,8 @@ class Pane {
       `${c.launches > 1 ? " of the first launch" : ""}. ${esc(this.version.left_out || "")}</span>`;
     const requests = c["load requests"] + c["store requests"];
     const tiles = [["requests", requests], ["sectors requested", c["load sectors"] + c["store sectors"]],
-      ["sectors needed", work.sum.needed], ["sectors a request", sectorsOf({...work.sum, requests})],
-      ["distinct sectors, once a launch", c["sectors read"] + c["sectors written"], "what memory moves if the " +
+      ["sectors needed", work.sum.needed], ["sectors per request", sectorsOf({...work.sum, requests})],
+      ["distinct sectors, once per launch", c["sectors read"] + c["sectors written"], "what memory moves if the " +
         "L2 cache keeps what a launch has read"],
       ["shared requests", c["shared requests"]], ["turns", c["shared turns"]],
       ["conflicts", c["shared conflicts"] + c["ldmatrix conflicts"]],
@@ -166,8 +166,8 @@ class Pane {
     add(own, line);
     if (line.via.length > 1) html += `<p class="note">from ${line.via.slice().reverse().map(esc).join(" → ")}</p>`;
     const s = this.sample(line);
-    html += `<p>${plural(own.executions, "time", whole)}` + (line.width ? `, ${plural(line.width, "byte")} a lane` : "") + ": " + (own.requests ?
-      `${plural(own.sectors / own.requests, "sector")} a request` + (spared.sectors(own) > 0 ?
+    html += `<p>${plural(own.executions, "time", whole)}` + (line.width ? `, ${plural(line.width, "byte")} per lane` : "") + ": " + (own.requests ?
+      `${plural(own.sectors / own.requests, "sector")} per request` + (spared.sectors(own) > 0 ?
         ` where ${enough(own.needed / own.requests)}` : "") + `, ${percent(own.used / (32 * own.sectors))} ` +
       `of the bytes used` : own.sharedRequests ? `${plural(own.turns / own.sharedRequests, "turn")} each` :
       events[line.kind] || "") + (s && pattern(line, s) ? `; ${pattern(line, s)}` : "") + ".</p>";

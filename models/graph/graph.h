@@ -61,11 +61,11 @@ struct ParameterInfo {
   bool owned() const { return offset != elsewhere; }
 };
 
-// A contiguous range of owned gradients. It begins and ends with a norm block (GradientSquares);
-// norm blocks are numbered as if one process held the whole model.
+// A contiguous range of owned gradients that begins with a norm block (GradientSquares) and shares
+// none with another segment. Norm blocks are numbered as if one process held the whole model.
 struct Segment {
   size_t begin, end;  // elements of the arena
-  size_t norm_block;  // number of the first one
+  size_t norm_block;  // number of its first norm block
 };
 
 // Contiguous parameters that kernels read in fp32: elements [begin, end) of the arena, stored from
@@ -149,7 +149,7 @@ class Graph {
   const ParameterInfo& info(Parameter p) const { return parameters_[static_cast<size_t>(p.id)]; }
   const ParameterInfo& info(Buffer s) const { return buffers_[static_cast<size_t>(s.id)]; }
   size_t arena_count() const { return arena_count_; }    // owned elements, padding included
-  size_t buffer_count() const { return buffer_count_; }  // the same of buffers
+  size_t buffer_count() const { return buffer_count_; }  // the same for buffers
   size_t parameter_count() const;                        // elements of the model
   size_t parameter_count(Slice) const;                   // of these nodes
   // Depth of a parameter for timm's layer decay, from 0: one for the parameters before the first

@@ -10,7 +10,7 @@ enum class AccessKind : uint8_t {
   atomic,
   ldmatrix,
   cp_async,
-  // The following are not accesses; lines.h records the order in which a warp executes them.
+  // The following are not accesses; lines.h counts them, and ends a warp's segment at its waits.
   copy_commit,
   copy_wait,
   numbered_barrier,

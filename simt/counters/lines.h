@@ -22,7 +22,7 @@ namespace simt {
 
 // An instruction, summed over all warps that executed it.
 struct LineCounts {
-  uint64_t executions = 0, lanes = 0;  // by warps; lanes that took part, summed over them
+  uint64_t executions = 0, lanes = 0;  // by warps; lanes that took part in them
   uint64_t partial = 0;                // executions in which some lanes took no part
   GlobalAccesses global;
   uint64_t needed = 0;  // sectors that the distinct bytes asked for would fill
@@ -133,7 +133,7 @@ class Lines {
     std::vector<LineSample> samples;
   };
 
-  bool kept_ = false;  // whether this block's addresses are
+  bool kept_ = false;  // whether this block's addresses are kept
   uint64_t block_ = 0;
   unsigned most_ = 0;  // executions kept per warp and instruction
   std::unordered_map<uint64_t, Line> lines_;

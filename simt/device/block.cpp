@@ -35,7 +35,7 @@ bool Block::run(const Launch& launch, uint3 index, unsigned random_seed) {
   prepare(launch, index, random_seed);
   current_ = this;
   beside_on_ = false;
-  switch_to(pick());  // returns when all threads have returned or one has failed
+  switch_to(pick());  // returns when all threads have returned or the block has failed
   current_ = nullptr;
   running_ = &host_;
   if constexpr (counting) Recorder::here().end();

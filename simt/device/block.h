@@ -70,7 +70,7 @@ struct WarpGate : Gate {
 };
 
 // Asynchronous units that work concurrently with a block's threads (simt/hopper), from the first
-// instruction that needs them to the block's end or stop_beside(). Errors end it by Block::fail.
+// instruction that needs them to the block's end or stop_beside(). An error ends the block.
 class Beside {
  public:
   virtual ~Beside() = default;

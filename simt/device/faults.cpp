@@ -54,7 +54,7 @@ void on_signal(int signal, siginfo_t* info, void* context) {
 }
 
 bool install() {
-  if constexpr (asan) {  // ASan handles these signals, too; it calls this after each report
+  if constexpr (asan) {  // ASan handles these signals itself, and calls this after a report
     __sanitizer_set_death_callback([] { print("reported by AddressSanitizer"); });
     return true;
   }

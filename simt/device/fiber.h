@@ -47,10 +47,10 @@ class Stacks {
   std::vector<Stack> all_, free_;
 };
 
-// Pushes onto the current stack the resume address and the registers that asm can't clobber (rbx,
-// rbp), stores the stack pointer in `from`, and continues on the stack `to`. Inlined: CPUs predict
-// returns by pairing them with calls, and a mispredicted return, as after a library function that
-// switches stacks, would cost more than everything else here.
+// Pushes rbp, rbx and the resume address onto the current stack (the other registers are clobbers,
+// which the compiler saves), stores the stack pointer in `from`, and continues on the stack `to`.
+// Inlined: CPUs predict returns by pairing them with calls, and a mispredicted return, as after a
+// library function that switches stacks, would cost more than everything else here.
 [[gnu::always_inline]] inline void switch_stacks(void** from, void* to) {
   asm volatile(
       "leaq -128(%%rsp), %%rsp\n\t"  // the red zone

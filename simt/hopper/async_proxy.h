@@ -1,11 +1,12 @@
 // Visibility on Hopper between a block's ordinary accesses to shared memory and those of the async
 // proxy (TMA, wgmma), which PTX orders only by fences and waits.
 //
-// Nothing intercepts a thread's stores. From a block's first asynchronous instruction on, shared
-// memory is compared with a copy whenever another thread takes over; bytes that have changed are
-// attributed to the thread that ran. A store of the value that is already there isn't seen. Neither
-// are ordinary loads, which may read NaN until a delivery has been waited for. Bytes written before
-// the first such instruction have no known writer: any fence after it makes them visible.
+// Nothing intercepts a thread's stores. Once a block has executed an instruction of Hopper's units
+// other than griddepcontrol.wait, shared memory is compared with a copy whenever another thread
+// takes over; bytes that have changed are attributed to the thread that ran. A store of the value
+// that is already there isn't seen. Neither are ordinary loads, which may read NaN until a delivery
+// has been waited for. Bytes written before that instruction have no known writer: any later fence,
+// by any thread, makes them visible.
 //
 // Each function is called by the running thread. An error ends the launch, as in simt::fail:
 // "KERNEL: block (0,0,0): thread (3,0,0) WHAT at FILE:LINE:COLUMN".

@@ -32,8 +32,8 @@ void add_elements(CUtensorMapDataType, void* to, const void* from, size_t n);
 bool can_add(CUtensorMapDataType);
 
 // The address at which a byte of the box is stored: the swizzle XORs the number of its 16-byte
-// piece in the span with bits 7-9 of the address, less `base`, so the pattern begins at a multiple
-// of 8 spans. A span of 0 or 16 bytes isn't swizzled.
+// piece in the span with bits of the address from bit 7 on (less `base`), 1 to 3 by the span, so
+// the pattern begins at a multiple of 8 spans. A span of 0 or 16 bytes isn't swizzled.
 constexpr uintptr_t swizzled(uintptr_t address, unsigned span_bytes, unsigned base = 0) {
   const uintptr_t pieces = span_bytes / 16;  // 0, 1, 2, 4, 8
   return pieces ? address ^ ((((address >> 7) - base) & (pieces - 1)) << 4) : address;

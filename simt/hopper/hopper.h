@@ -39,7 +39,7 @@ class Hopper : public Beside {
   Wgmmas wgmmas;
 
  private:
-  bool only_waits_ = false;  // with griddepcontrol.wait alone, shared memory isn't compared
+  bool only_waits_ = false;  // for griddepcontrol.wait alone, shared memory isn't compared
   bool sees_earlier_grids_ = false;
   std::vector<unsigned> in_grid_wait_;
 };

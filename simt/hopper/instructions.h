@@ -1,5 +1,5 @@
-// Hopper's instructions for g++: the wrappers in kernels/cuda/hopper/ptx_sm90.cuh call these, each
-// for the instruction of that name. TMA coordinates count elements, the innermost dimension first.
+// Hopper's instructions for g++, called by the wrappers in kernels/cuda/hopper/ptx_sm90.cuh and
+// ptx_tma.cuh. TMA coordinates count elements, the innermost dimension first.
 #pragma once
 #include <cstddef>
 #include <cstdint>

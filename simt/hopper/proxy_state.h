@@ -15,10 +15,10 @@ namespace simt {
 // Comparing all of 200 KiB at each switch of threads would take longer than the kernel's own work.
 // So once a block has compared `exact_bytes`, a switch between lanes of a warp compares only hot
 // chunks, those in which threads have stored before. A store elsewhere is found when another warp
-// runs or the async proxy reads it; its writer is then "a thread of warp 3", a fence by any lane of
-// that warp counts for it, and the chunk is hot from then on. Hot chunks aren't compared either
-// after four turns of the warp's lanes without a store or a fence: what is stored then is also
-// attributed to the warp.
+// runs or the async proxy uses the bytes. If several lanes have run by then, its writer is "a
+// thread of warp 3", and a fence by any lane of that warp counts for it. The chunk is hot from then
+// on. Hot chunks aren't compared either after four turns of the warp's lanes without a store or a
+// fence: what is stored then is also attributed to the warp.
 class ProxyState {
  public:
   explicit ProxyState(Block& block) : block_(block) {}
@@ -101,7 +101,7 @@ class ProxyState {
   bool several_ = false;    // other lanes of its warp have run since then, too
   uint32_t hot_at_ = 0;     // when the hot chunks were compared last
   bool skipped_ = false;    // lanes have run since then and were not compared
-  unsigned turns_ = 0;      // of its lanes, since their warp took over or a round began
+  unsigned turns_ = 0;      // of the warp's lanes, since it took over or a round began
   bool is_active_ = false;  // a lane has stored or fenced: hot chunks are compared at each turn
   std::vector<Use> uses_;
   unsigned numbers_ = 0;

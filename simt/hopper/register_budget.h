@@ -12,7 +12,7 @@ class RegisterBudget {
   explicit RegisterBudget(Block& block) : block_(block) {}
 
   void begin() { warps_.assign((block_.threads().size() + 31) / 32, {}); }
-  // Called once per warp, by the running thread.
+  // Called by one lane for its warp.
   void set(bool increase, unsigned registers, Site);
   // At the block's end: fails if only some warps of a warpgroup have executed setmaxnreg.
   void check_groups() const;

@@ -33,7 +33,7 @@ class Tma {
 
   bool completes_on(const uint64_t* mbarrier) const;
   bool land_one();  // if a load is in flight
-  void drift();     // at a switch of threads: if copies land at random, one may land
+  void drift();     // at a switch of threads: if loads land at random, one may land
   void returns(unsigned thread);
 
  private:

@@ -214,7 +214,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
     if (copy.to_device && copy.from_device)  // the host does not wait
       return submit(lock, "cudaMemcpy", s, copy.work());
     ++runtime().synchronizations;
-    if (copy.to_device && !is_pinned(from)) {  // waits only until the source can be staged
+    if (copy.to_device && !is_pinned(from)) {  // waits for earlier work, but not for the copy
       synchronize(lock, dependencies(s));
       const auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
       return submit(lock, "cudaMemcpy", s,

@@ -84,7 +84,7 @@ class DeviceMemory {
 DeviceMemory& device_memory();
 
 // For a fault's message: the running operation; whether it runs on this thread (a kernel's blocks
-// run on others, too); whether this thread is the program's, which shows by its runtime calls.
+// run on others, too); whether this thread is one of the program's: it has called the runtime.
 inline std::atomic<const char*> running = nullptr;
 inline thread_local bool runs_here = false, is_host_thread = false;
 

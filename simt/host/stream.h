@@ -19,7 +19,7 @@ struct SimtStream {
   std::vector<size_t> heads{};  // in a capture: the nodes that its next node depends on
 };
 struct SimtEvent {
-  bool timing, blocking;                           // blocking: a host that waits for it sleeps
+  bool timing, blocking;                           // blocking: the host sleeps in its waits
   simt::host::OperationPtr record{};               // the last record, or null
   std::shared_ptr<simt::host::Capture> capture{};  // set if the last record was captured
   std::vector<size_t> heads{};
@@ -67,7 +67,7 @@ cudaError_t call(const char* name, Body body) {
 
 SimtStream& resolve(cudaStream_t);
 SimtEvent& resolve(cudaEvent_t);
-// The operations on which an operation depends that is queued on the stream now.
+// The operations on which an operation that is queued on the stream now will depend.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
 // Queues a kernel, or work that is launched like one. Unless the launch is captured, *number

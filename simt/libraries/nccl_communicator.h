@@ -47,7 +47,7 @@ struct Fault {
 inline namespace simt_cuda {
 
 struct SimtNcclComm {
-  // `members`: the ranks in the job of this communicator's ranks.
+  // `members`: the job's ranks, by rank of this communicator.
   SimtNcclComm(std::shared_ptr<simt::nccl::Job>, int id, size_t offset, std::vector<int> members,
                int rank);
   static size_t bytes(int size);

@@ -99,7 +99,7 @@ class Clocks {
   std::vector<Fenced> fenced_[2];  // by Scope: by each thread since the last barrier
   Fenced fenced_by_all_[2];        // by any thread before it
   bool fenced_since_ = false, fenced_before_ = false;
-  std::vector<Lessons> learnt_;  // likewise
+  std::vector<Lessons> learnt_;  // by each thread since the last barrier
   Lessons learnt_by_all_;
   bool learnt_since_ = false;
   std::deque<Log> logs_;

@@ -48,7 +48,7 @@ void Races::begin_block(const std::array<unsigned, 3>& index, unsigned threads) 
   clocks_.begin_block(threads);
 }
 
-// An element that another thread wrote later was reported as a race; the others were never written.
+// Reads of what another thread wrote later are reported as races; the others read unwritten memory.
 void Races::end_block() {
   pause();
   if (!stopped_) clocks_.end_block();

@@ -3,9 +3,10 @@
 // happens before the other (clocks.h). The kernel is compiled with the thread sanitizer's calls at
 // each access (hooks.cpp); blocks run one after another, so that one shadow serves all blocks.
 //
-// Writes of the same value don't race with each other. Neither do atomics and volatile accesses to
-// global memory. A volatile access to shared memory counts as an ordinary one, since code from
-// before __syncwarp() relied on such accesses. Of earlier blocks' reads of a word, two are kept.
+// Writes of the same value don't race with each other, nor do atomics. Volatile accesses to global
+// memory don't race with each other and with atomics; in shared memory they count as ordinary ones,
+// as code from before __syncwarp() relied on them. Of earlier blocks' reads of a word, two are
+// kept.
 #pragma once
 #include <array>
 #include <atomic>

@@ -50,8 +50,8 @@ bool is_of_the_stand_in(const std::string& line) {
   return line.starts_with("/usr/") || line.starts_with("??");
 }
 
-// The source line of each place: that of the innermost inlined call outside the stand-in, and the
-// call's own line if it is in another file.
+// The source line of each place. If calls are inlined there: the line of the innermost one outside
+// the stand-in, and the line that calls it if that is in another file.
 std::map<Place, std::string> lines_of(const std::set<Place>& places) {
   std::map<Place, std::string> lines;
   std::vector<Place> asked;

@@ -130,7 +130,7 @@ TEST_F(GpuCheck, LeavesTwoWholeFilesWhenItIsKilledAsItWritesThem) {
              "    if len(calls) == int(os.environ['CALL']): os.kill(os.getpid(), signal.SIGKILL)\n"
              "    replace(*names)\n"
              "os.replace = counted\n");
-  // Each report replaces its two files: first without a step, then with `small`, then with a bench.
+  // Each report replaces both files: first without a step, then with `small`, then with a bench.
   for (const bool between : {false, true}) {
     SCOPED_TRACE(between ? "between the two" : "before the first");
     report_of("env PYTHONPATH=$PWD/kill CALL=" + std::to_string(between ? 6 : 5),

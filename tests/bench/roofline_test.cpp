@@ -101,7 +101,7 @@ TEST_F(Roofline, WritesItsTablesIntoThePage) {
   EXPECT_EQ(code_, 2);
 }
 
-// In a clock of 1.755 GHz, each of 132 SMs reads 32 bytes from L2, or computes 4096 flops.
+// In a cycle, at 1.755 GHz, each of 132 SMs reads 32 bytes from L2, or computes 4096 flops.
 TEST_F(Roofline, CountsTmaAndWgmmaOfHoppersKernels) {
   const std::string file = "tests/counters/vit_tiny-hopper.txt";
   const std::string product = "sm90_product<Product<half, A, B, C, ...> >";

@@ -198,7 +198,7 @@ TEST(Dataset, ValidationImagesOfAnotherFolder) {
   EXPECT_EQ(sets.val->name(0), val / "bus/0.ppm");
   EXPECT_EQ(sets.val->image(0, 0).width, 9);
   expect_refused({.path = train.path(), .val = val / "nowhere"}, {"nowhere", "no such folder"});
-  expect_refused({.path = "", .val = val.path()}, {"--val", "folders of images"});
+  expect_refused({.path = "", .val = val.path()}, {"--val", "class folders"});
   TemporaryFolder split;
   make_classes(split / "train", {"bus", "car"}, 3);
   const std::string has_parts = "--val " + split.path() + ": has ";
@@ -209,7 +209,7 @@ TEST(Dataset, ValidationImagesOfAnotherFolder) {
                  {has_parts + "Val/ with class folders in it; give --val " + (split / "Val")});
 }
 
-// The split depends on file names, not on --seed, so few files change parts when others are added
+// The split depends on file names and not on --seed: few files change parts when others are added
 // or removed.
 TEST(Dataset, ASplitIsOfFileNames) {
   TemporaryFolder folder;

@@ -132,7 +132,7 @@ TEST_F(View, CountsOfLinesAddUpToTheKernels) {
             Json::parse("[32,1024]"));
 }
 
-// A page for one run of each operation in a step: together they have the totals of make counters.
+// Pages of a kernel's operations, times their runs in a step, add up to what make counters prints.
 TEST_F(View, CountsOfAKernelAreThoseOfMakeCounters) {
   for (const std::string kernel : {"layernorm_forward", "cross_entropy_forward"}) {
     std::map<std::string, uint64_t> all;
@@ -304,7 +304,7 @@ TEST_F(View, ColoursByCostAndShowsTheWorstAccessOfALine) {
   EXPECT_TRUE(has(dom, "[42|512|512|4 / 4|100%|bad32 / 1]"));
   EXPECT_TRUE(has(dom,
                   "[requests514|sectors requested16,392|sectors needed2,056|"
-                  "sectors a request31.9 / 4|distinct sectors, once a launch2,056"));
+                  "sectors per request31.9 / 4|distinct sectors, once per launch2,056"));
 }
 
 // All arrays of the run are allocated in one line, as p.

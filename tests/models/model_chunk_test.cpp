@@ -163,7 +163,7 @@ TEST(Plan, LinearsComputeTheBackwardOfTheLayerNormsThatTheyRead) {
   EXPECT_EQ(linears({.drop_rate = .1f}), block);
 }
 
-// If blocks are recomputed, the next block's first layer norm doesn't: nothing fuses across a cut.
+// A block's first layer norm doesn't if blocks are recomputed: the linear is in another block.
 TEST(Plan, LayerNormsComputeTheForwardOfTheLinearsThatTheyAdd) {
   const Graph graph = small_vit(2);
   const int count = node_count(graph);

@@ -210,7 +210,7 @@ class SimtHopperExcept : public testing::Test {
   std::string file_ = folder_ / "except.txt";
 };
 
-// The number of rows doesn't matter; each of both gradients is excepted by itself.
+// Any number of rows is excepted; if one gradient is, Hopper takes the other one only by itself.
 TEST_F(SimtHopperExcept, LeavesShapesToTheOthers) {
   const auto rest = kernels_without(
       "LinearForward N576 K192\r\n\nLinearBackwardWeight N576 K192 \nConvForward N584 K192\n");

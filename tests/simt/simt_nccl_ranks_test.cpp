@@ -363,7 +363,7 @@ TEST_F(SimtNcclRanks, MessagesThatDontMatch) {
               "communicator 0)");
 }
 
-// A slow rank is no deadlock.
+// A slow rank isn't a deadlock.
 TEST_F(SimtNcclRanks, ARankThatIsLateIsWaitedFor) {
   Ranks ranks = start(2, 0, [](const Rank& rank) {
     rank.fill(1);

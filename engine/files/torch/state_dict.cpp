@@ -9,7 +9,8 @@ namespace bv {
 namespace {
 
 constexpr size_t max_dimensions = 16;
-// The limit for tensors that share a storage: without it a small file could take all memory.
+// All tensors that share a storage have at most about this many times its elements: without a limit
+// a small file could take all memory.
 constexpr uint64_t max_shares = 4;
 
 class StateDict {

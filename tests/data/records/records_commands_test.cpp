@@ -148,7 +148,7 @@ TEST_F(RecordCommands, ListsOfOthersArePacked) {
           "list: some lines have a box and some have none");
   expect_refused("data pack list new", "data pack needs --name N");
   expect_refused("data pack list new --name a/b", "--name a/b: can't be the beginning");
-  expect_refused("data pack list new --name x --shards 2 --shard-mb 3", "--shards and --shard-mb");
+  expect_refused("data pack list new --name x --shards 2 --shard-mb 3", "--shards or --shard-mb");
   expect_refused("data pack list new --name x --quality 3", "--quality goes with --resize");
 }
 

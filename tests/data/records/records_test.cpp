@@ -48,7 +48,7 @@ TEST(RecordIndex, IsReadAndWritten) {
 TEST(RecordIndex, IsRefusedByLine) {
   const std::string head = "# barevision index 1\n# class 0 ant\n";
   const std::pair<std::string, std::string> cases[] = {
-      {"", "no index of records"},
+      {"", "not an index of records"},
       {"# barevision index 2\n", "an index of version 2; this program reads version 1"},
       {"# barevision index 1\n0\tr\t0\t50\ta\n", "line 2: label 0 is not one of the 0 classes"},
       {head, "lists no pictures"},

@@ -257,9 +257,10 @@ void waits_planted_in_a_loop(const CUtensorMap, const CUtensorMap) {
 }
 TEST_F(SimtAsyncErrors, MisusedBarriersAreNamed) {
   says_in_each<arrives_planted_before_init>(
-      32, {"thread (0,0,0) calls mbarrier.arrive on byte 2056 of its shared memory, which is no "
-           "mbarrier: not initialised yet, or invalidated, at ",
-           at(224)});
+      32,
+      {"thread (0,0,0) calls mbarrier.arrive on byte 2056 of its shared memory, which is not an "
+       "mbarrier: not initialised yet, or invalidated, at ",
+       at(224)});
   says_in_each<waits_planted_after_inval>(
       32, {"calls mbarrier.try_wait on byte 2048 of its shared memory, which is not an mbarrier"});
   says_in_each<inits_planted_twice>(
@@ -365,7 +366,7 @@ TEST_F(SimtAsyncErrors, MisusedRegisterCountsAreNamed) {
     EXPECT_EQ((error.operator()<registers_planted<40, 232>>(384)), "no error");
     EXPECT_TRUE(says((error.operator()<registers_planted<40, 240>>(384)),
                      {" brings the block's warps to 66560 registers of 65536: setmaxnreg.inc would "
-                      "wait for ever, at "}));
+                      "wait forever, at "}));
     EXPECT_TRUE(
         says((error.operator()<registers_planted<36, 232>>(384)),
              {" calls setmaxnreg.dec for 36 registers, but it takes a multiple of 8 from 24 "

@@ -55,7 +55,7 @@ TEST_F(SimtHopper, WgmmaOfEveryLayout) {
   });
 }
 
-// One wgmma, for the rounding of its sums: like Hopper's, or otherwise to nearest in order.
+// One wgmma, to test how its sums are rounded: as on Hopper, or to nearest in the order of K.
 template <class T>
 void one_product(float* out, const T* a, const T* b, float start) {
   auto* const memory = static_cast<unsigned char*>(simt::shared_memory(0));
