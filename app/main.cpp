@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO) {
   }
   if (fd >= 0) close(fd);
-  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // calls then fail
+  for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // writes then fail
   try {
     return bv::run_command({argv, argv + argc});
   } catch (const std::exception& e) {

@@ -1,4 +1,4 @@
-// Errors shown to the user. Every message is one line: what, where, what to do.
+// Errors shown to the user. Every message is one line: what is wrong, where, what to do.
 #pragma once
 #include <exception>
 #include <stdexcept>

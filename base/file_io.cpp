@@ -96,7 +96,7 @@ LogFile::LogFile(const std::string& path, int flags) try
 LogFile::~LogFile() { close(fd_); }
 
 void LogFile::cut(int64_t bytes) {
-  if (ftruncate(fd_, bytes) != 0) throw RunError(path_ + ": can't be cut: " + reason(errno));
+  if (ftruncate(fd_, bytes) != 0) throw RunError(path_ + ": can't be truncated: " + reason(errno));
 }
 
 void LogFile::append(std::string_view text) {

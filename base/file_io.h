@@ -39,11 +39,11 @@ class InputFile {
   RegularFile file_;
 };
 
-// A whole text of at most `limit` bytes. Throws UserError naming the path.
+// Reads a text file of at most `limit` bytes. Throws UserError naming the path.
 std::string read_text_file(const std::string& path, uint64_t limit = 1 << 20);
 
 // A file that appears at `path` when finish() returns: written under another name, synced, renamed.
-// Without finish(), nothing is left. Throws WriteError.
+// Without finish(), no file is left. Throws WriteError.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

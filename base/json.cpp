@@ -28,7 +28,7 @@ std::string line_and_column(std::string_view text, size_t position) {
 
 constexpr const char* spaces = " \t\r\n";
 
-// The reason why a file in another format isn't JSON, "is empty"; empty if it is unknown.
+// Why a text isn't JSON: "is empty", "looks like YAML; ..."; empty if its format is unknown.
 std::string other_format(std::string_view text) {
   const size_t first = text.find_first_not_of(spaces);
   if (first == text.npos) return "is empty";
@@ -41,7 +41,7 @@ std::string other_format(std::string_view text) {
   return "";
 }
 
-// A comma before the bracket at which parsing stopped, which other formats allow.
+// Whether parsing stopped at a closing bracket after a comma, which other formats allow.
 bool trails_comma(std::string_view text, size_t position) {
   if (position == 0 || position > text.size() || !std::strchr("}]", text[position - 1]))
     return false;

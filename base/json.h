@@ -13,17 +13,17 @@
 
 namespace bv {
 
-// SAX handler (Json::sax_parse) for a text that is too large or too untrusted to be parsed into a
+// SAX handler (Json::sax_parse) for text that is too large, or not trusted enough, to parse into a
 // tree. Parsing ends when a handler function returns false.
 using JsonEvents = nlohmann::json_sax<Json>;
 
 // Limits nesting and keys and refuses duplicate keys, so that no file can crash or hang the reader
-// or be ambiguous. Throws UserError unless `text` is one object; it names `path` and, for a syntax
-// error, line and column.
+// or be ambiguous. Throws UserError unless `text` is one object; the error names `path` and, if the
+// syntax is wrong, line and column.
 Json parse_json_object(std::string_view text, const std::string& path);
 
 std::string_view kind_of(const Json&);  // "a number"
-// A string, number or boolean as the text of an option's value: 1e3 gives "1000". Others: empty.
+// A string, number or boolean as the text of an option's value: 1e3 gives "1000". Else empty.
 std::string scalar_text(const Json&);
 
 // A number with `digits` as in format_number; null if it is not finite.

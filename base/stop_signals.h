@@ -11,8 +11,8 @@ namespace bv {
 
 std::span<const int> stop_signals();  // without SIGHUP under nohup
 
-// Blocks the signals in this thread and in those it starts later; called first in main(). They stay
-// pending until one of the functions below handles them.
+// Blocks the signals in this thread and in threads that it starts later; called first in main().
+// Blocked signals stay pending until one of the functions below handles them.
 void hold_stop_signals();
 // The signal mask before hold_stop_signals(), for starting other programs.
 sigset_t starting_signal_mask();

@@ -161,7 +161,7 @@ std::string wrap(std::string_view text, size_t first_column, size_t indent, size
 }
 
 std::string own_command() {
-  const char* command = std::getenv("BAREVISION_COMMAND");  // by the script `launcher`
+  const char* command = std::getenv("BAREVISION_COMMAND");  // set by the script `launcher`
   if (command && *command) return shell_word(command);
   std::error_code error;
   const bool installed =

@@ -11,7 +11,7 @@ namespace bv {
 
 // The shortest text that reads back as the same number; `digits` > 0: that many significant digits.
 std::string format_number(double value, int digits = 0);
-// The whole text as a number; nothing if it isn't one or isn't finite. Independent of the locale.
+// The number that the whole text spells; nullopt unless it is a finite one. Ignores the locale.
 std::optional<double> parse_number(std::string_view text);
 std::optional<int64_t> parse_integer(std::string_view text);
 std::optional<uint64_t> parse_unsigned(std::string_view text);

@@ -9,7 +9,7 @@ namespace bv::bench {
 namespace {
 
 struct Shares {
-  double copy, product, bound;  // shares of a run's time that the ceilings alone would take
+  double copy, product, bound;  // shares of a run's time that bytes or flops take at the ceilings
 };
 
 Shares shares(const Result& r, const Ceilings& c) {
@@ -70,9 +70,9 @@ void Bench::print_head() const {
               "%copy", "GFLOP/s", "%prod", "%bound", "calls", "ms/step");
 }
 
-// %bound: the time that the ceilings alone would take, relative to the measured time, both per
-// operation. The copy ceiling is that of memory: an operation above it has its tensors in the
-// cache.
+// %bound: the larger of %copy and %prod (counted up to 100), the shares of an operation's time that
+// its bytes and its flops would take at the ceilings. An operation above the copy ceiling, that of
+// memory, has its tensors in the cache.
 void Bench::report(const Result& r) {
   const Shares share = shares(r, ceilings_);
   const auto percent = [](double of_one) {

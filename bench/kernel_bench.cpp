@@ -216,7 +216,7 @@ Options parse(const std::vector<std::string>& words) {
   if (options.kernels != KernelSet::fast && options.device == "cpu")
     throw UserError(std::string("--kernels ") +
                     (options.kernels == KernelSet::plain ? "plain" : "hopper") +
-                    ": these are a GPU's kernels; --device cuda");
+                    ": these are GPU kernels; --device cuda");
   return options;
 }
 

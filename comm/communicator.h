@@ -44,8 +44,8 @@ class Communicator {
   // the n-th send matches the n-th receive. Ranks with nothing to send or receive need not call it.
   virtual void exchange(std::span<const Transfer>, Stream) = 0;
   // Collective: every rank passes the list of its own group's ranks, and each rank is in one group.
-  // The group numbers its ranks in the order of the list. Calls of the group must have the same
-  // order on its ranks only. The group must not outlive this communicator.
+  // The group numbers its ranks in the order of the list. Only the group's own ranks must make its
+  // calls in the same order. The group must not outlive this communicator.
   virtual std::unique_ptr<Communicator> group(std::span<const int> ranks) = 0;
   virtual void barrier() = 0;  // host barrier
   // Sums one host value per rank.
@@ -53,8 +53,8 @@ class Communicator {
     all_reduce(&x, 1, nullptr);
     return x;
   }
-  // True: all calls, also those of its groups, run in call order, whatever their streams. False:
-  // calls of different communicators (this one, its groups) run concurrently on different streams.
+  // True: all calls, including its groups', run in call order, whatever their streams. False: calls
+  // of different communicators (this one, its groups) run concurrently on different streams.
   virtual bool in_call_order() const { return false; }
   // While busy, this process may keep its peers waiting for ten times their timeout.
   virtual void busy(Busy) = 0;

@@ -1,6 +1,6 @@
 // The 2-D all-reduce: a reduce-scatter among the L ranks of a node, L concurrent all-reduces of 1/L
 // of the data each between the N nodes, and an all-gather inside the node (see comm/README.md).
-// It adds in another order than a flat all-reduce; all ranks end with the same bits.
+// It adds in a different order from a flat all-reduce; all ranks end with the same bits.
 #pragma once
 #include <memory>
 

@@ -85,7 +85,7 @@ Tile draw_tile(int label, RandomWords& random) {
   return tile;
 }
 
-// Normal numbers, two at a time (Box & Muller 1958); the second is kept for the next call.
+// Normal variates, two at a time (Box & Muller 1958); the second is kept for the next call.
 class Normal {
  public:
   explicit Normal(RandomWords& random) : random_(random) {}

@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
 constexpr int side = 32, plane = side * side;
 constexpr uint64_t max_meta_bytes = 64 << 10;
 
-// A format of CIFAR-10 or CIFAR-100. A record is its label bytes (the last is used) and the pixels.
+// A format of CIFAR-10 or CIFAR-100. A record: label bytes, of which the last is used, and pixels.
 struct Form {
   const char* name;
   int classes;
   size_t label_bytes;
   const char* meta_file;   // with the classes' names
-  const char* test_file;   // its validation set
+  const char* test_file;   // the validation set
   const char* unpacked;    // the archive's folder
   const char* train_file;  // null: numbered batches
   const char* extension = ".bin";
@@ -252,7 +252,7 @@ bool has_form(const Form& form, const std::string& folder) {
   const auto has = [&](const char* file) { return exists(folder + "/" + file); };
   if (!form.train_file)
     return has(form.meta_file) || has(form.test_file) || last_batch(form, folder) > 0;
-  // A single file with a common name, like train.bin, doesn't make a folder CIFAR's.
+  // A single file with a common name, such as train.bin, doesn't identify a CIFAR folder.
   if (form.names) return has(form.meta_file) && (has(form.train_file) || has(form.test_file));
   return has(form.meta_file) || (has(form.train_file) && has(form.test_file));
 }

@@ -30,12 +30,12 @@ std::vector<std::string> read_class_names(const std::string& file) {
                       " has a control character or is not UTF-8; save the file as plain "
                       "text, in UTF-8");
     if (const auto [at, added] = lines.try_emplace(name, i + 1); !added)
-      throw DataError(line + " names the class '" + printable(name) + "' twice, line " +
-                      std::to_string(at->second) + " does already; give it another name");
+      throw DataError(line + " names the class '" + printable(name) + "', as does line " +
+                      std::to_string(at->second) + "; give it another name");
   }
   if (names.size() < 2)
     throw DataError(file + ": " + (names.empty() ? "no names" : "one name") +
-                    "; write those of at least two classes, one a line in label order");
+                    "; write those of at least two classes, one per line in label order");
   return names;
 }
 

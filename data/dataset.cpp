@@ -114,7 +114,7 @@ void add_first_bytes(Fingerprint& print, const std::string& path) try {
 }  // namespace
 
 uint64_t contents_fingerprint(const DataSets& sets) {
-  constexpr int64_t max_opened = 2000;  // per part; of more files, only every n-th is opened
+  constexpr int64_t max_opened = 2000;  // per part; in a larger part, every n-th file is opened
   Fingerprint print("contents", {});
   int64_t files = 0;
   for (const Dataset* part : {sets.train.get(), sets.val.get()}) {

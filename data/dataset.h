@@ -9,7 +9,7 @@
 //   class folders            split by val_fraction, by hashes of the file names, so that adding or
 //                            removing files moves few others from one part to the other
 //   NAME.index, or a folder  of TFRecords (data/records): one set, which is split; train.index and
-//                            val.index or validation.index; or other programs', without an index
+//                            val.index or validation.index; or unindexed files of other programs
 //   ""                       built-in images, drawn on demand at any size
 //   "synthetic"              a pool of random images
 // Throws DataError naming the path and what is wrong with it.
@@ -48,7 +48,7 @@ class Dataset {
   virtual void will_need(std::span<const uint32_t> /*indices*/) const {}
 };
 
-// Data that can't be used: the user's mistake, in one line.
+// The data can't be used; what() describes the user's mistake in one line.
 struct DataError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -89,13 +89,13 @@ DataSets open_dataset(const DataOptions&);
 
 // Unlabelled images: these files, whatever their extensions, with label 0.
 std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
-// Whether this is an index of records or a folder of records.
+// Whether `path` is an index of records or a folder of records.
 bool is_records(const std::string& path);
-// All images of the records, part by part. If bad ones are left out, adds a line to `problems`.
+// All images of the records, part by part. If bad records are left out, adds a line to `problems`.
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
                                                     std::vector<std::string>& problems);
-// The image files in a folder, at any depth, by extension: sorted by name, folder by folder,
-// without hidden files. Throws DataError if a folder can't be listed.
+// The image files in a folder, at any depth, recognised by extension: sorted by name, folder by
+// folder, without hidden files. Throws DataError if a folder can't be listed.
 std::vector<std::string> pictures_in(const std::string& folder);
 
 // Hash of the files' sizes and times, and of the first bytes of at most 2000 files per part.
@@ -108,7 +108,7 @@ struct BadImages {
   std::string first;                // "path: reason" of the first one
   int64_t count() const { return static_cast<int64_t>(train.size() + val.size()); }
 };
-// Reads one or a few blocks of every file. Calls `progress` once a second with the number done.
+// Reads one or a few blocks of every file. Calls `progress` once a second with the number read.
 BadImages find_bad_images(const DataSets&, const std::function<void(int64_t files)>& progress);
 
 }  // namespace bv

@@ -20,7 +20,7 @@ std::vector<std::filesystem::path> folders_in(const std::filesystem::path&);
 std::vector<std::filesystem::path> files_in(const std::filesystem::path&);
 
 // A folder's train/ and val/, in any case or under their other names, with class folders in them;
-// empty if there is none.
+// a missing part is empty.
 struct PartFolders {
   std::filesystem::path train, val;
 };

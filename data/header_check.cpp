@@ -11,7 +11,7 @@
 namespace bv {
 namespace {
 
-// The reason why a file is not an image; empty if its header is an image's.
+// The reason why a file is not an image; empty if the header is that of an image.
 std::string refusal(const std::string& path) try {
   const RegularFile file(path, max_image_bytes);
   FileView view(file);

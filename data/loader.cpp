@@ -191,7 +191,7 @@ struct Loader::State {
     announce(slot, sequence);
   }
 
-  // The position, or index, of a batch's row 0, and its number of rows.
+  // The position (in evaluation the index) of a batch's row 0, and the number of rows.
   std::pair<int64_t, int64_t> rows_of(int64_t batch) const {
     if (train)
       return {(batch * options.ranks + options.rank) * options.local_batch, options.local_batch};
@@ -201,7 +201,7 @@ struct Loader::State {
     return {first, std::min<int64_t>(options.local_batch, end - first)};
   }
 
-  // Stops at the end of the epoch: the next one's order isn't drawn until that epoch begins.
+  // Stops at the end of the epoch: the order of the next epoch isn't drawn before it begins.
   void announce(const Slot& slot, int64_t sequence) {
     const int64_t last = sequence + batches_ahead;
     for (announced = std::max(announced, sequence); announced <= last; ++announced) {
@@ -282,7 +282,7 @@ struct Loader::State {
           on_bad_image(candidate, bad.what());
         } catch (const std::bad_alloc&) {
           throw DataError(data.name(candidate) +
-                          ": not enough memory to decode it; fewer --workers need less");
+                          ": not enough memory to decode it; use fewer --workers");
         }
       if (!train) return -1;
       const Philox4 random = philox(options.seed, attempt, static_cast<uint32_t>(index),

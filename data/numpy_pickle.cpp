@@ -39,7 +39,7 @@ void fill(PickleReader& in, PickleValue& array, uint32_t shape, uint32_t type, u
     const int64_t size = in.value(id).number;
     if (in.value(id).kind != Kind::integer || size < 0 || size > INT32_MAX ||
         array.shape.size() == 2)
-      in.refuse_here("an array's side that isn't a size");
+      in.refuse_here("an array dimension that isn't a size");
     sizes += (sizes.empty() ? "" : " x ") + std::to_string(size);
     array.shape.push_back(size);
     count *= static_cast<uint64_t>(size);
@@ -82,7 +82,7 @@ void call(PickleReader& in, size_t name, uint32_t given) {
     }
     case Known::dtype:  // ("u1", False, True)
       if (!in.is_text(in.arguments(given, 3, numpys)[0], {"u1", "|u1", "uint8"}))
-        in.refuse_here("an array of other numbers than uint8");
+        in.refuse_here("an array of a type other than uint8");
       in.push({.kind = Kind::dtype});
       return;
     case Known::encode: {  // (text, "latin1"): how protocol 2 writes Python 3's bytes
@@ -114,7 +114,7 @@ void build(PickleReader& in, uint32_t object, uint32_t state) {
 
 constexpr PickleKind numpy_kind = {.names = names,
                                    .owner = "CIFAR's files",
-                                   .advice = "take the file as it is distributed",
+                                   .advice = "use the file as it is distributed",
                                    .call = call,
                                    .build = build};
 

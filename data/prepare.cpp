@@ -69,17 +69,17 @@ Preprocessor::Preprocessor(const Dataset& data, const LoaderOptions& options, bo
       size_(stored_size(options.kind, options.crop, options.image_size, train)),
       cache_(options.kind == DataKind::synthetic ? 0 : options.cache_bytes) {}
 
-// The request depends only on the box and its target size, so a batch's pixels depend on nothing
-// else. A reduced inverse DCT keeps frequencies that the filter would remove; the error is smaller
-// if the filter still has to shrink the image. With a factor of 4 left to the filter, as in random
-// crops, values differ by less than two levels of 255 on average.
+// The request depends only on the box and its target size, so pixels don't depend on the cache. A
+// reduced inverse DCT keeps frequencies that the filter would remove; the error is smaller if the
+// filter still has to shrink the image. With a factor of 4 left to the filter, as in random crops,
+// values differ by less than two levels of 255 on average.
 DecodeRequest Preprocessor::to_resize(const Box& box, int height, int width) const {
   const double left_to_the_filter = crop_ == TrainCrop::random_resized ? 4 : 1.25;
   return {.part = pixels_read(box, height, width, options_.crop.interpolation),
           .shrink = std::min(box.height / height, box.width / width) / left_to_the_filter};
 }
 
-// The cache holds whole images, so that other crops of an image hit; the pixels are the same.
+// Caches whole images, so that other crops of the image hit; this doesn't change the pixels.
 std::shared_ptr<const View> Preprocessor::view(int64_t index, const RequestFn& choose) {
   if (auto kept = cache_.find(index, choose)) return kept;
   if (!cache_.open()) return std::make_shared<const View>(data_.view(index, choose));

@@ -12,8 +12,8 @@
 
 namespace bv {
 
-// A cache of whole images by index and scale. If they exceed the limit, drops all and stays empty,
-// since a cache of a small part of the set would rarely hit. Batches don't depend on the cache.
+// A cache of whole images by index and scale. If they exceed the limit, it drops all and stays
+// empty, since a cache of a small part of the set would rarely hit. Batches don't depend on it.
 class ViewCache {
  public:
   explicit ViewCache(size_t limit) : limit_(limit) {}

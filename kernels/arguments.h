@@ -90,7 +90,7 @@ class Arguments {
   DType dtype_ = DType::fp32;
 };
 
-// True for operations that only convert elements, for example of messages, to or from their dtype.
+// True for operations that only convert elements to or from their dtype, for example for messages.
 template <class Op>
 constexpr bool every_device_has_its_dtypes = requires {
   Op::converts;

@@ -75,7 +75,7 @@ class Backend {
   virtual Stream upload_stream() { return nullptr; }
 
   // `issue` enqueues the same work each time, on stream 0 and on streams that fork from it and join
-  // it by events. It is called for every replay, or only for the first few.
+  // it by events. `issue` is called for every replay, or only for the first few.
   virtual std::unique_ptr<Recording> recording(std::function<void()> issue) {
     return std::make_unique<Recording>(std::move(issue));
   }

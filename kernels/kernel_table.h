@@ -72,9 +72,9 @@ constexpr bool is_both_gradients<BothGradients<WeightGradient, InputGradient>> =
 //   void dispatch(const Op&, Stream)
 //   size_t workspace(const Op&)         if Op has a `workspace`
 // BothGradients runs as two operations, unless Self has a takes(op) that returns true.
-// Each of the two functions below indexes a table of function pointers. A class per operation, each
-// derived from the previous one, would make the compiler emit sixteen hundred virtual functions for
-// forty operations, which takes three seconds.
+// Each of the two functions below indexes a table of function pointers. With a class per operation,
+// each derived from the previous one, the compiler would emit 1600 virtual functions for 40
+// operations, which takes three seconds.
 template <class Self, class... Ops>
 class RowsOf : public KernelTable<Ops...> {
  public:
@@ -102,7 +102,7 @@ class RowsOf : public KernelTable<Ops...> {
   }
 
  private:
-  // Calls run(op); for a BothGradients that Self doesn't take, run() with each of its operations.
+  // Calls run(op) or, for a BothGradients that Self doesn't take, run() with each operation in it.
   template <class Op, class Run>
   static void as_it_runs([[maybe_unused]] Self& self, const Op& op, Run run) {
     if constexpr (!is_both_gradients<Op>) {

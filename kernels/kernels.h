@@ -4,8 +4,8 @@
 // The engine accesses devices only through this table and kernels/backend.h. Terms: GLOSSARY.md.
 //
 // Arguments are in the order outputs, inputs, weights, shape, dtype, accumulate. Gradients are
-// prefixed d. "dtype" after a shape: elements of the operation's dtype; float: always fp32. All
-// tensors are dense, row-major and aligned to 64 bytes, workspaces to 256.
+// prefixed with d. "dtype" after a shape means elements of the operation's dtype; float tensors are
+// always fp32. All tensors are dense, row-major and aligned to 64 bytes, workspaces to 256.
 // Outputs never overlap inputs unless stated. Each describe(), in kernels/table/operations.cpp,
 // states what is checked before a run and what the operation costs.
 #pragma once
@@ -22,9 +22,9 @@ namespace bv {
 // Converts pixels to normalised patches, the input of a ViT's first matrix product:
 //   out[b, gy * (size/patch) + gx, (c * patch + py) * patch + px]
 //     = (pixel(b, gy * patch + py, gx * patch + px, c) / 255 - mean[c]) / std[c]
-// with pixels selected by Crop; those outside the stored image are 0 before normalisation, like the
-// padding of torchvision's RandomCrop. In mixed images (Mix, kernels/types.h) a pixel is
-//   its partner's in the box;  without a box  lambda pixel(b) + (1 - lambda) pixel(b ^ 1), rounded
+// with pixels selected by Crop. Pixels outside the stored image are 0 before normalisation, like
+// the padding of torchvision's RandomCrop. In mixed images (Mix, kernels/types.h) a pixel is
+//   pixel(b ^ 1) in the box;  without a box  lambda pixel(b) + (1 - lambda) pixel(b ^ 1), rounded
 struct InputShape {
   int B, height, width;   // of the stored images
   int size, patch;        // of the result
@@ -87,8 +87,8 @@ struct LinearBackwardInput {
 
 // dweight (+)= dout^T inp,   dbias (+)= sum over rows of dout
 struct LinearBackwardWeight {
-  float* dweight;    // [N, K]  = or +=, by accumulate
-  float* dbias;      // [N]     = or +=, by accumulate; or null
+  float* dweight;    // [N, K]  = or +=, per accumulate
+  float* dbias;      // [N]     = or +=, per accumulate; or null
   void* workspace;   // [workspace_bytes(*this)]
   const void* dout;  // [M, N] dtype
   const void* inp;   // [M, K] dtype
@@ -98,8 +98,8 @@ struct LinearBackwardWeight {
   void describe(Arguments&) const;
 };
 
-// Both gradients of a layer from the same dout, the weight gradient first. If a device's kernel
-// leaves it as partial sums, the kernel of the input gradient may add these up as well.
+// Computes both gradients of a layer from the same dout, the weight gradient first. If a device's
+// weight gradient kernel leaves partial sums, its input gradient kernel may add them up.
 template <class WeightGradient, class InputGradient>
 struct BothGradients {
   WeightGradient weight;
@@ -109,15 +109,15 @@ struct BothGradients {
 };
 using LinearBackward = BothGradients<LinearBackwardWeight, LinearBackwardInput>;
 
-// Operations on rows of C channels: all images and positions, or all tokens.
+// For operations on rows of C channels. A row is one position of one image, or one token.
 struct RowsShape {
   int rows, C;
 };
 
 // Dropout, or drop path, in an operation on rows. Row image_rows b + t is row t of image b; its
 // element c is kept if Dropout keeps element t C + c of that image, and then divided by 1 - drop.
-// Drop path (Huang et al. 2016) keeps or drops a whole image, as Dropout does its element 0. Values
-// may be rounded to dtype before and after dropout.
+// Drop path (Huang et al. 2016) keeps or drops a whole image, as Dropout decides for element 0 of
+// the image. Values may be rounded to dtype before and after dropout.
 struct Drop {
   int image_rows = 1;
   uint32_t layer = 0;
@@ -141,7 +141,7 @@ struct BiasGeluForward {
 // dinp = dropout(dout) (Phi(x) + x phi(x)),   dbias (+)= sum over rows of dinp
 struct BiasGeluBackward {
   void* dinp;                // [rows, C] dtype  =, may be dout itself
-  float* dbias;              // [C]  = or +=, by accumulate
+  float* dbias;              // [C]  = or +=, per accumulate
   void* workspace;           // [workspace_bytes(*this)]
   const void* dout;          // [rows, C] dtype
   const void* inp;           // [rows, C] dtype
@@ -201,7 +201,7 @@ struct LinearGeluForward {
 // rows is of dinp before rounding.
 struct GeluLinearBackwardInput {
   void* dinp;                // [M, K] dtype  =
-  float* dgelu_bias;         // [K]  = or +=, by accumulate
+  float* dgelu_bias;         // [K]  = or +=, per accumulate
   void* workspace;           // [workspace_bytes(*this)]
   const void* dout;          // [M, N] dtype
   const void* h;             // [M, K] dtype: LinearGeluForward's
@@ -247,7 +247,7 @@ struct LayerNormForward {
 struct LayerNormBackward {
   void* dinp;                // [rows, C] dtype  =, may be dout or dsum itself
   void* dresidual;           // [rows, C] dtype  =; null if nothing is dropped: it equals dinp
-  float *dweight, *dbias;    // [C]  = or +=, by accumulate
+  float *dweight, *dbias;    // [C]  = or +=, per accumulate
   void* workspace;           // [workspace_bytes(*this)]
   const void* dout;          // [rows, C] dtype
   const void* dsum;          // [rows, C] dtype: gradient of sum from its other uses, or null
@@ -294,7 +294,7 @@ struct LinearNormForward {
 struct NormLinearBackwardInput {
   void* dinp;                        // [M, K] dtype  =: the layer norm's
   void* dresidual;                   // [M, K] dtype  =, as in LayerNormBackward
-  float *dnorm_weight, *dnorm_bias;  // [K]  = or +=, by accumulate
+  float *dnorm_weight, *dnorm_bias;  // [K]  = or +=, per accumulate
   void* workspace;                   // [workspace_bytes(*this)]
   const void* dout;                  // [M, N] dtype: the linear's
   const void* dsum;                  // [M, K] dtype, as in LayerNormBackward, or null
@@ -386,9 +386,9 @@ struct EmbedForward {
 // dposition (+)= sum_b dout[b]
 struct EmbedBackward {
   void* dpatches;       // [B, P, C] dtype  =
-  float* dclass_token;  // [C]  = or +=, by accumulate
-  float* ddist_token;   // [C]  = or +=, by accumulate; null if prefix is 1
-  float* dposition;     // [prefix + P, C]  = or +=, by accumulate
+  float* dclass_token;  // [C]  = or +=, per accumulate
+  float* ddist_token;   // [C]  = or +=, per accumulate; null if prefix is 1
+  float* dposition;     // [prefix + P, C]  = or +=, per accumulate
   const void* dout;     // [B, prefix + P, C] dtype
   EmbedShape shape;
   DType dtype;
@@ -429,8 +429,8 @@ struct TakeTokensBackward {
 // k / (K / groups) * (C / groups).
 struct ConvForward {
   void* out;           // [N, P, Q, K] dtype  =
-  float* batch_stats;  // [2, K]  =: mean and biased variance of each channel of out, as it
-                       // is stored; null: not wanted
+  float* batch_stats;  // [2, K]  =: mean and biased variance of each channel of the stored
+                       // out; null: not computed
   void* workspace;     // [workspace_bytes(*this)]
   const void* inp;     // [N, H, W, C] dtype
   const void* weight;  // [K, R, S, C / groups] dtype
@@ -456,7 +456,7 @@ struct ConvBackwardInput {
 // dweight[k, r, s, c] (+)= sum over n, p, q of
 //   dout[n, p, q, k] inp[n, p stride - padding + r, q stride - padding + s, first(k) + c]
 struct ConvBackwardWeight {
-  float* dweight;    // [K, R, S, C / groups]  = or +=, by accumulate
+  float* dweight;    // [K, R, S, C / groups]  = or +=, per accumulate
   void* workspace;   // [workspace_bytes(*this)]
   const void* dout;  // [N, P, Q, K] dtype
   const void* inp;   // [N, H, W, C] dtype
@@ -484,13 +484,13 @@ using ConvBackward = BothGradients<ConvBackwardWeight, ConvBackwardInput>;
 // bit c % 64 of relu_mask[c / 64, row] is out[row, c] > 0, and bits past C are undefined.
 struct BatchNormForward {
   void* out;             // [rows, C] dtype  =
-  uint64_t* relu_mask;   // [ceil(C / 64), rows]  =, saved for backward; null: not wanted
+  uint64_t* relu_mask;   // [ceil(C / 64), rows]  =, saved for backward; null: not written
   const void* inp;       // [rows, C] dtype
   const void* residual;  // [rows, C] dtype, or null
   struct Norm {
     float *mean, *rstd;          // [C]  =, saved for backward
-    float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: stays
-    float* running_var;          // [C]  the same, of variance n / max(n - 1, 1), n = rows * parts
+    float* running_mean;         // [C]  = (1 - momentum) running + momentum mean; null: not updated
+    float* running_var;          // [C]  likewise, with variance n / max(n - 1, 1), n = rows * parts
     const float* moments;        // [parts, 2, C]: mean and biased variance, from ConvForward
     const float *weight, *bias;  // [C]
   } norm, residual_norm;         // the second: all null if the residual is added as it is
@@ -516,15 +516,15 @@ struct BatchNormEvaluate {
 };
 
 // Backward has two passes, since SyncBN reduces `sums` over the processes between them. The first
-// pass, with g = dout where y > 0 or without relu, else 0, and xhat = (inp - mean) * rstd:
+// pass, with g = dout if y > 0 or relu is false, else 0, and xhat = (inp - mean) * rstd:
 //   sums[0] = sum over rows of g,   sums[1] = sum over rows of g * xhat,
 //   dbias (+)= sums[0],   dweight (+)= sums[1]
-// With a residual, g is its gradient and `relu_mask` marks where y > 0; without one, y is
-// recomputed from inp.
+// With a residual, g is the residual's gradient and `relu_mask` marks where y > 0; without one, y
+// is recomputed from inp.
 struct BatchNormBackwardSums {
   float* sums;                // [2, C]  =
-  float *dweight, *dbias;     // [C]  = or +=, by accumulate
-  void* g;                    // [rows, C] dtype  =, may be dout itself; null: not wanted
+  float *dweight, *dbias;     // [C]  = or +=, per accumulate
+  void* g;                    // [rows, C] dtype  =, may be dout itself; null: not written
   void* workspace;            // [workspace_bytes(*this)]
   const void* dout;           // [rows, C] dtype
   const uint64_t* relu_mask;  // [ceil(C / 64), rows]: forward's, if it had a residual and relu
@@ -538,12 +538,12 @@ struct BatchNormBackwardSums {
 };
 
 // ConvBackwardInput and then BatchNormBackwardSums, for a convolution whose inp is a batch norm's
-// out: dinp is the batch norm's dout, or with norm_relu_mask its g. The batch norm's arguments
+// out: dinp is the batch norm's dout or, with norm_relu_mask, its g. The batch norm's arguments
 // except sums, mean and rstd are called norm_NAME; C is the convolution's, rows are N * H * W.
 struct ConvBackwardInputSums {
   void* dinp;                            // [N, H, W, C] dtype  =
   float* sums;                           // [2, C]  =
-  float *dnorm_weight, *dnorm_bias;      // [C]  = or +=, by accumulate
+  float *dnorm_weight, *dnorm_bias;      // [C]  = or +=, per accumulate
   void* workspace;                       // [workspace_bytes(*this)]
   const void* dout;                      // [N, P, Q, K] dtype
   const void* add;                       // [N, H, W, C] dtype, as in ConvBackwardInput
@@ -574,7 +574,7 @@ struct BatchNormBackward {
     const float* sums;                  // [2, C], over all parts
     const void* inp;                    // [rows, C] dtype
     const float *mean, *rstd, *weight;  // [C]
-  } norm, residual_norm;                // the second: of BatchNormForward, or all null
+  } norm, residual_norm;                // the second: as in BatchNormForward, or all null
   const float* bias;                    // [C], of `norm`
   RowsShape shape;
   int parts;
@@ -656,7 +656,7 @@ struct ClassesShape {
 //   target[b] = (1 - s) (lambda[b] onehot(label[b]) + (1 - lambda[b]) onehot(label[b ^ 1])) + s / K
 // with lambda 1 if nothing is mixed. A label of -1 marks a padding row: its loss is 0, and its
 // partner's label is -1 as well. top1: label[b] has the largest logit, as Metrics counts it.
-// A model with several heads adds up `share` times the loss of each.
+// A model with several heads adds `share` times each head's loss.
 struct CrossEntropyForward {
   float* loss;            // [B]  = share loss, or with `add` += share loss
   float* lse;             // [B]  =, saved for backward
@@ -689,7 +689,7 @@ struct CrossEntropyBackward {
   void describe(Arguments&) const;
 };
 
-// out = (head + dist) / 2: the logits of a model with two heads in evaluation.
+// out = (head + dist) / 2: the logits of a model with two heads, for evaluation and accuracy.
 struct MeanLogits {
   void* out;                // [B, K] dtype  =
   const void *head, *dist;  // [B, K] dtype
@@ -718,7 +718,7 @@ struct Metrics {
 //   tail[0] (+)= sum of loss,   tail[1] (+)= params->count,   tail[2] (+)= params->stop,
 //   tail[3] (+)= sum of top1
 struct GradientTail {
-  float* tail;        // [4]  = or +=, by accumulate
+  float* tail;        // [4]  = or +=, per accumulate
   const float* loss;  // [B]; null, like top1, if this process doesn't compute the loss: adds 0
   const float* top1;  // [B]
   const StepParams* params;
@@ -729,9 +729,9 @@ struct GradientTail {
 
 // ---- optimizer ----------------------------------------------------------------------------------
 // One pass over a flat gradient, block by block: sums[first + i] = sum of the squares of norm block
-// i's elements, which is finite if all of them are. Norm blocks have the same length on all
-// devices, and a part of a model that may run in a process of its own begins at one, so that the
-// sums don't depend on the number of processes.
+// i's elements, which is finite if all elements are. Norm blocks have the same length on all
+// devices, and a part of a model that may run in a process of its own begins at a norm block, so
+// that the sums don't depend on the number of processes.
 struct GradientSquares {
   static constexpr size_t norm_block = 16384;
 
@@ -742,7 +742,7 @@ struct GradientSquares {
   void describe(Arguments&) const;
 };
 
-// From the sums of all norm blocks of the model: state->found_inf = they are not finite, and
+// From the sums of all norm blocks of the model: state->found_inf = their total is not finite, and
 //   state->grad_divisor = state->loss_scale * params->divisor
 //   state->grad_norm = sqrt(sums) / state->grad_divisor
 // Then the count and the loss scale are updated:
@@ -814,7 +814,7 @@ struct RoundWeights {
 // that is the same on every device:
 //   out = factor * (tree(first 64 parts) + tree(next 64) + ...)
 //   tree(parts) = the part itself if there is only one; else tree(first n) + tree(the rest), n the
-//   largest power of two below their number: neighbours are added in pairs, then the pairs in pairs
+//   largest power of two below the number of parts: neighbours are added, then neighbouring sums
 // All sums are in fp32.
 struct SumParts {
   static constexpr int together = 64;

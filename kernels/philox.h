@@ -1,6 +1,6 @@
 // Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a
-// counter-based generator, so that a random number depends only on its use, never on who draws it
-// or when.
+// counter-based generator, so that a random number depends only on its use, never on when or by
+// which thread it is drawn.
 #pragma once
 #include <cstdint>
 

@@ -23,7 +23,7 @@ using Stream =
 // each micro-step, so that a captured graph needs no new arguments.
 struct StepParams {
   uint64_t seed;      // key of every random number
-  uint32_t epoch;     // with position, names the images of this micro-batch:
+  uint32_t epoch;     // with position, identifies the images of this micro-batch:
   uint32_t position;  // image b is at position + b of the epoch's order
   float lr;
   float grad_scale;  // 1 / (images of a full update, all replicas), without the loss scale
@@ -36,7 +36,7 @@ struct StepParams {
 // checkpoints.
 struct UpdateState {
   int32_t count;       // updates up to and including this one (Adam's t), without skipped ones
-  int32_t found_inf;   // 1: the last gradient held an inf or NaN: its update is skipped
+  int32_t found_inf;   // 1: the last gradient contained an inf or NaN; its update is skipped
   float grad_norm;     // global L2 norm of the last gradient, unscaled, before clipping
   float grad_divisor;  // the update divides the last gradient by it
   float loss_scale;    // of the next gradient: 1 unless fp16
@@ -87,9 +87,9 @@ struct Crop {
   int16_t flip, upside_down;
 };
 
-// An operation on an 8-bit RGB training image, with the same results as Pillow; n = at[0], and each
-// channel is processed separately unless stated:
-//   affine        pixel (y, x) is that at row (at[3] x + at[4] y + at[5]) >> 16 and column
+// An operation on an 8-bit RGB training image, with the same results as Pillow. n = at[0], c is the
+// value of a channel; each channel is processed separately unless stated:
+//   affine        pixel (y, x) is the one at row (at[3] x + at[4] y + at[5]) >> 16 and column
 //                 (at[0] x + at[1] y + at[2]) >> 16; `fill` outside
 //   erase         `fill` in at[2] rows from at[0] on and at[3] columns from at[1] on
 //   invert        255 - c
@@ -128,8 +128,8 @@ struct ImageOp {
 };
 
 // The pixels that image b of a training batch takes from its partner, image b ^ 1 (mixup, Zhang et
-// al. 2018; cutmix, Yun et al. 2019): those of the box, or with an empty box a share of all. Either
-// way `lambda` is the image's own share of the target, and 1 with an empty box mixes nothing.
+// al. 2018; cutmix, Yun et al. 2019): those of the box or, if it is empty, a share of all. In both
+// cases `lambda` is the image's own share of the target; an empty box with lambda 1 mixes nothing.
 struct Mix {
   float lambda = 1;
   int16_t top = 0, left = 0, bottom = 0, right = 0;  // bottom and right: the first beyond the box

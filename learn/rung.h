@@ -32,9 +32,9 @@ struct Rung {
   const char* measured = "";  // this kernel on an H100: "MODEL OPERATION SHAPE" in bench/results
 };
 
-// Compares `got` with what expected(i) computes in double: all elements, or of more than 600000
-// some thousands. Prints the rung's line; returns main()'s exit code. LEARN_SPOIL=1 in the
-// environment falsifies one result, which must be detected.
+// Compares `got` with what expected(i) computes in double: all elements, or some thousands of more
+// than 600000. Prints the rung's line; returns main()'s exit code. LEARN_SPOIL=1 in the environment
+// falsifies one result, which must be detected.
 template <class Expected>
 int compare(const Rung& rung, const std::vector<float>& got, double tolerance, Expected expected) {
   const bool spoils = std::getenv("LEARN_SPOIL");

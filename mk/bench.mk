@@ -11,7 +11,7 @@ $(BUILD)/collectives: $(BUILD)/obj/bench/comm/collectives.o $(objects) $(gpu_obj
 $(BUILD)/loading: $(BUILD)/obj/bench/data/loading.o $(objects) $(gpu_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-# A folder and its records: bench/records.
+# Loading from a folder and from records: bench/records.
 $(BUILD)/records: $(BUILD)/obj/bench/data/records.o $(objects) $(gpu_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
@@ -38,8 +38,8 @@ $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernel
 $(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(objects) $(cuda_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-# For the tests of make view, in their turn of `make test`: only these files' kernels are instrumented,
-# since building all kernels a second time takes minutes.
+# For the tests of make view, which some commits' `make test` runs: only these files' kernels are
+# instrumented, since building all kernels a second time takes minutes.
 watched_in_tests := $(patsubst %,kernels/%.cu,layers/layernorm layers/batchnorm cuda/column_sums cuda/moments training/loss)
 $(BUILD)/counters_few: $(call counting,$(watched_in_tests) $(call in,cpp,bench/counters $(filter-out simt/races,$(wildcard simt/*)))) \
   $(filter-out $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(watched_in_tests) $(call in,cpp,simt/*))),$(simt_objects)) \
@@ -55,8 +55,8 @@ racecheck: $(BUILD)/racecheck
 $(BUILD)/racecheck: $(call watched,$(filter kernels/%.cu,$(gpu_sources)))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
-# In its turn of `make test`: only the kernels of watched_in_tests are instrumented. Tests of other
-# kernels would be misleading, since the checker sees only their asynchronous copies and ldmatrix.
+# Some commits' `make test` runs this: only the kernels of watched_in_tests are instrumented. Tests of
+# other kernels would mislead, since the checker sees only their asynchronous copies and ldmatrix.
 $(BUILD)/racecheck_tests: $(call watched,$(watched_in_tests))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)

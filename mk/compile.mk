@@ -40,7 +40,7 @@ $(BUILD)/obj/avx2/%.o: %.cpp | check-packages
 	$(call compile, (avx2)) $(kernel_flags) $(avx2) -DBAREVISION_ISA=avx2 -c -o $@ $<
 $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 	$(call compile, (avx512)) $(kernel_flags) $(avx512) -DBAREVISION_ISA=avx512 -c -o $@ $<
-# The stand-in computes warps with vectors, hence -O2 and AVX2 under the sanitizers too.
+# The stand-in computes matrix products with vectors, hence -O2 and AVX2 under the sanitizers too.
 SIMT_OPT ?= -O2
 simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Wno-psabi -Isimt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
 $(BUILD)/obj/simt/%.o: %.cu $(call pch,simt) | check-packages
@@ -52,7 +52,7 @@ $(BUILD)/obj/simt/tests/%.o: tests/%.cpp $(call pch,simt_tests) | check-packages
 # Instrumented kernels call functions in hooks.cpp of simt/counters or simt/races at each memory access.
 counters_flags := -DSIMT_COUNTERS
 access_calls := -fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -Wno-tsan
-# They also call simt/counters at each basic block, which counts how often warps execute a line; -g
+# Such kernels also call simt/counters at each basic block, which counts how often warps execute a line; -g
 # distinguishes statements from code that g++ has moved. binutils 2.40 confuses DWARF 5's files.
 block_calls := -fsanitize-coverage=trace-pc -g -gdwarf-4
 $(BUILD)/obj/counters/%.o: %.cu | check-packages

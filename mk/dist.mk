@@ -4,7 +4,7 @@ dist := $(BUILD)/dist/barevision
 ptxas_logs := $(patsubst %.cu,$(BUILD)/dist/obj/%.ptxas,$(filter %.cu,$(gpu_sources)))
 $(ptxas_logs): %.ptxas: %.o
 # Programs link this compiler's C++ library statically and hide it from the packed libraries, which
-# use the machine's. bench/dist/ defines the functions that it needs from a newer C library.
+# use the machine's. bench/dist/ defines the functions that this C++ library needs from a newer C library.
 dist_link = @echo "link      $@" && mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -s -static-libstdc++ -static-libgcc \
   -Wl,--exclude-libs,ALL,--version-script=bench/dist/symbols.map -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
 dist_objects = $(call for_every_gpu,$(1)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/dist/*.cpp))
@@ -17,7 +17,7 @@ $(dist)/build/launcher: $(call dist_objects,$(program) $(objects) $(gpu_objects)
 # private: objects shared with other builds keep the values of those builds.
 $(dist)/build/% $(BUILD)/dist/obj/%: private CUDNN =
 $(dist)/build/%: cublaslt = -lcublasLt
-# The package contains its libraries. RPATH, unlike RUNPATH, also applies to their own libraries.
+# The package contains its libraries. RPATH, unlike RUNPATH, also applies to the libraries that these need.
 $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }

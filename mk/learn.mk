@@ -5,8 +5,8 @@
 # only g++ and Perl.
 .PHONY: try
 # run: with sanitizers, so that errors name their line; debug: for gdb. g++ can't instrument a file for
-# both the thread sanitizer and AddressSanitizer. The file has the former's calls, by which simt/races
-# finds races; their handlers also check each address by AddressSanitizer's library.
+# both the thread sanitizer and AddressSanitizer. So the file has the thread sanitizer's calls, which
+# simt/races handles: it finds races and checks each address with AddressSanitizer's library.
 try_run_object := -O1 -g1 -fsanitize=address -DSIMT_RACES
 try_run_file := -O1 -g -fsanitize=thread,undefined -fno-sanitize-recover=all $(access_calls) \
   --param tsan-distinguish-volatile=1
@@ -27,7 +27,7 @@ $(BUILD)/try/$(1)/try.o $(BUILD)/try/$(1)/check.o:
 	@mkdir -p $$(@D) && echo "compile   $$< (try)" && $$(try_compile) -MMD -MP $$(try_$(1)_object) -c -o $$@ $$<
 endef
 $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
-# A program checked for races spends most of its time in these handlers.
+# A program checked for races spends most of its time in the handlers of simt/races.
 $(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON
 .SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device hopper host races))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program

@@ -65,9 +65,10 @@ test-all:
 asan:
 	@$(MAKE) BUILD=$(BUILD)/sanitized CUDA=0 OPT=-O1 SANITIZE="$(sanitizers)" test FILTER="$(FILTER)"
 
-# Runs tests of the host's threads under the thread sanitizer. It understands neither the stand-in's
-# fibers, so that is left out, nor GNU OpenMP's barriers, so there is one OpenMP thread. setarch -R:
-# it needs addresses that ASLR may occupy. Tests with limits on time or memory are left out.
+# Runs tests of the host's threads under the thread sanitizer. It doesn't understand the stand-in's
+# fibers, so the stand-in is left out, nor GNU OpenMP's barriers, so there is one OpenMP thread.
+# setarch -R turns off ASLR, which may occupy addresses that the sanitizer needs. Tests with limits
+# on time or memory are left out.
 tsan_suites := Collectives* TcpCommunicator* Rendezvous* Loader* Records* Photos* FirstLook* CpuStream* Trainer* Stages* Log* Checkpoint* Resnet* Exchange* Communicator* Machines*
 tsan_environment = TSAN_OPTIONS="suppressions=tests/tsan.txt exitcode=66" BAREVISION_MODELS=$(CURDIR)/models OMP_THREAD_LIMIT=1 setarch -R
 tsan_filter := $(subst $(space),:,$(tsan_suites))-Collectives.NoticeAPeerThatDied:RecordsStart.*

@@ -24,7 +24,7 @@ struct GraphOptions {
   float drop_path_rate = 0;
   float label_smoothing = 0;
   bool zero_init_last = false;  // each block's last batch norm starts at 0 (Goyal et al. 2017)
-  int parts = 1;                // processes or shards over which batch norm statistics are taken
+  int parts = 1;                // processes or shards over which batch norm computes statistics
   int augment_layers = 0;       // ImageOps of each training image
 };
 

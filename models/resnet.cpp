@@ -14,7 +14,7 @@ namespace {
 
 constexpr int stem_filter = 7;
 
-// One block: x + branch(x); the first block of a stage projects x to the branch's shape.
+// One block: x + branch(x), with x projected if the branch changes its shape.
 struct Block {
   Graph& g;
   const ResnetConfig& c;
@@ -100,7 +100,7 @@ std::array<int, 4> stages(JsonReader& json) {
 std::any read(JsonReader& json) {
   const std::string& block = json.text("block");
   if (block != "basic" && block != "bottleneck")
-    json.fail("unknown 'block' " + printable(block) + "; there are basic and bottleneck");
+    json.fail("unknown 'block' " + printable(block) + "; must be basic or bottleneck");
   const ResnetConfig c{.bottleneck = block == "bottleneck",
                        .layers = stages(json),
                        .groups = json.whole("groups", 1024),

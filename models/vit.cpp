@@ -91,7 +91,7 @@ void check(const std::any& sizes, const GraphOptions& o, const std::string& mode
   if (config(sizes).distilled && o.representation_size > 0)
     throw UserError(
         "--representation-size: " + model +
-        " has two heads, which read their tokens themselves; it is for models with one");
+        " has two heads, each of which reads its own token; this option needs a model with one");
 }
 
 std::vector<std::string> heads(const std::any& sizes) {

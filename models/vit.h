@@ -1,6 +1,6 @@
 // Vision Transformer (Dosovitskiy et al. 2020), as timm's vit_*_patch16_224: class token, learned
 // position embedding, pre-norm blocks, qkv bias, exact GELU, LayerNorm eps 1e-6. `distilled`: with
-// a distillation token and a head for each of the two (Touvron et al. 2021), as deit_*_distilled.
+// a distillation token; each of the two has a head (Touvron et al. 2021), as deit_*_distilled.
 #pragma once
 #include "models/family.h"
 

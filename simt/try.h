@@ -164,6 +164,6 @@ constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 #define __sinf ::simt_cuda::__sinf
 #define __cosf ::simt_cuda::__cosf
 
-// Learners often begin with atomic sums of floats. Deleted, so that simt/name_missing says why not.
+// Learners often begin with atomic sums of floats. Deleted, so that simt/name_missing explains why.
 template <std::floating_point T>
 T atomicAdd(T*, std::type_identity_t<T>) = delete;

@@ -68,7 +68,7 @@ Named command_of(std::span<const std::string> arguments, std::span<const Command
     for (const Command& command : all)
       if (command.name == first + " " + second) return {&command, 2};
     throw UserError(first + (second.empty() ? "" : " " + printable(second)) +
-                    ": there are the commands " + first + " " + join(seconds, ", " + first + " ") +
+                    ": the commands are " + first + " " + join(seconds, ", " + first + " ") +
                     suggestion(second, seconds, first + " "));
   }
   const std::vector<std::string> models = known_models();
@@ -89,7 +89,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   if (const auto model = line.values.find("model"); model != line.values.end())
     for (const Command& command : commands())
       if (split(command.name, ' ')[0] == model->second[0])
-        throw UserError(model->second[0] + " is a command, which comes first: ./launcher " +
+        throw UserError(model->second[0] + " is a command, and must come first: ./launcher " +
                         usage_of(command));
   return line;
 }

@@ -56,7 +56,7 @@ std::string class_table(std::vector<ClassCount> classes, bool has_val) {
   for (size_t i = 0; i < classes.size(); ++i) {
     const auto& [name, train, val] = classes[i];
     if (some && i == each) {
-      text += "... " + std::to_string(classes.size() - 2 * each) + " classes more ...\n";
+      text += "... " + std::to_string(classes.size() - 2 * each) + " more classes ...\n";
       i = classes.size() - each - 1;
       continue;
     }

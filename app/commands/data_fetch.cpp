@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 struct KnownSet {
   std::string_view name, folder;  // folder: the archive's top folder
-  std::string_view url, sha256;   // as listed by TensorFlow Datasets; empty: nobody has recorded it
+  std::string_view url, sha256;   // as listed by TensorFlow Datasets; empty: no recorded checksum
   uint64_t bytes;
 };
 constexpr KnownSet known_sets[] = {
@@ -59,8 +59,8 @@ const KnownSet& require_set(const std::string& name) {
     if (set.name == name) return set;
     names.emplace_back(set.name);
   }
-  throw UserError("data fetch: no set '" + printable(name) + "' is known; there are " +
-                  join(names, ", ") + suggestion(name, names));
+  throw UserError("data fetch: unknown data set '" + printable(name) +
+                  "'; available: " + join(names, ", ") + suggestion(name, names));
 }
 
 std::string require_sha256(std::string text) {
@@ -165,7 +165,7 @@ constinit const Command data_fetch_command = {
     .name = "data fetch",
     .usage = "cifar10|cifar100|flowers|seedlings [DIR] [--url URL [--sha256 SUM]]",
     .summary =
-        "download a public data set by curl, check it and unpack it; an interrupted download is "
+        "download a public data set with curl, check it and unpack it; an interrupted download is "
         "resumed",
     .own = rows,
     .takes = {},

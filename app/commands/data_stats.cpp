@@ -1,4 +1,4 @@
-// data stats PATH: mean and standard deviation of pixels, for --mean and --std.
+// data stats PATH: prints the mean and standard deviation of pixels, for --mean and --std.
 #include <cstdio>
 
 #include "app/commands/commands.h"
@@ -51,16 +51,16 @@ int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
     });
   }
   const std::string text =
-      o.json
-          ? to_line({{"images", s.images},
-                     {"pixels", s.pixels},
-                     {"of_each_image", json(s.of_each_image)},
-                     {"of_all_pixels", json(s.of_all_pixels)}}) +
-                "\n"
-          : path + ": " + std::to_string(s.images) + (sets.val ? " training" : "") + " images, " +
-                std::to_string(s.pixels) +
-                " pixels, whole as decoded\nof each image, averaged (deviation as torch.std):\n  " +
-                flags(s.of_each_image) + "of all pixels:\n  " + flags(s.of_all_pixels);
+      o.json ? to_line({{"images", s.images},
+                        {"pixels", s.pixels},
+                        {"of_each_image", json(s.of_each_image)},
+                        {"of_all_pixels", json(s.of_all_pixels)}}) +
+                   "\n"
+             : path + ": " + std::to_string(s.images) + (sets.val ? " training" : "") +
+                   " images, " + std::to_string(s.pixels) +
+                   " pixels, neither cropped nor resized\nof each image, averaged (deviation as "
+                   "torch.std):\n  " +
+                   flags(s.of_each_image) + "of all pixels:\n  " + flags(s.of_all_pixels);
   std::fputs(text.c_str(), stdout);
   return 0;
 }

@@ -1,4 +1,4 @@
-// eval RUN|WEIGHTS: a model's accuracy on labelled images, overall and by class.
+// eval RUN|WEIGHTS: prints a model's accuracy on labelled images, overall and by class.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -44,7 +44,7 @@ constexpr OptionRow rows[] = {
     {.name = "confusion",
      .metavar = "FILE",
      .field = field<&EvalOptions::confusion>,
-     .help = "write how many images of each class (rows) are taken for which (columns), as CSV"},
+     .help = "write how many images of each class (rows) are predicted as which (columns), as CSV"},
     {.name = "json",
      .field = field<&EvalOptions::json>,
      .help = "print one JSON object, and all else on standard error"},
@@ -72,7 +72,7 @@ std::vector<int> labels_by_weights(const std::vector<std::string>& data, const T
       throw UserError((m.options.data.empty() ? "the built-in data" : m.options.data) +
                       ": its classes (" + some_names(data) + ") are not those of " +
                       m.place.weights + " (" + some_names(m.classes) +
-                      "); --classes FILE says what the data calls the weights' classes, one a "
+                      "); --classes FILE says what the data calls the weights' classes, one per "
                       "line in their order");
     labels.push_back(static_cast<int>(at - m.classes.begin()));
   }
@@ -90,7 +90,7 @@ DataSets open_data(const TrainedModel& m) try {
   }
   if (o.data == "synthetic")
     throw UserError(
-        "--data synthetic: random pixels show nothing of the weights; give --data PATH");
+        "--data synthetic: random pixels say nothing about the weights; give --data PATH");
   return open_dataset(data_options(o));
 } catch (const DataError& e) {
   const std::string line = e.what();

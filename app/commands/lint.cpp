@@ -18,8 +18,8 @@ constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Step
 
 int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   if (line.values.contains("resume") && !names_model(line))
-    throw UserError("--resume: lint looks at a new run; --config " +
-                    line.values.at("resume").at(0) + "/config.json looks at that run's options");
+    throw UserError("--resume: lint checks a new run; --config " + line.values.at("resume").at(0) +
+                    "/config.json checks that run's options");
   const Request request = read_new_run(line);
   const Options& options = request.options;
   World world;

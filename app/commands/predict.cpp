@@ -160,7 +160,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
   if (named.parts.empty())
     throw UserError(named.problems[0] +
                     (named.problems.size() > 1
-                         ? " (and " + std::to_string(named.problems.size() - 1) + " more such)"
+                         ? " (and " + std::to_string(named.problems.size() - 1) + " more)"
                          : ""));
   const Joined images(std::move(named.parts));
   TrainedModel m = open_trained_model(line, own);

@@ -1,4 +1,4 @@
-// preview MODEL: training images as the model will see them, as pictures and as a table.
+// preview MODEL: writes training images as the model will see them, as pictures and as a table.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -53,7 +53,7 @@ constexpr OptionRow own_rows[] = {
     {"epoch",
      "E",
      field<&PreviewOptions::epoch>,
-     "of the run that is shown, counted from 1 as in metrics.jsonl",
+     "epoch of the run to show, counted from 1 as in metrics.jsonl",
      {.min = 1, .max = max_epochs}}};
 
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
@@ -114,7 +114,7 @@ Preview::Preview(const Setup& setup, Backend& backend, const PreviewOptions& own
 
 bool Preview::run() {
   for (const char* kind : kinds) fs::create_directory(folder_ / kind);
-  // Ranks whose share of the first batch begins after the last image show nothing.
+  // Skips ranks whose share of the first batch begins after the last image to show.
   for (int rank = 0; rank < s_.replicas && rank * int64_t{*s_.options.local_batch} < count_; ++rank)
     show_rank(rank);
   if (stop_signal()) return false;
@@ -174,7 +174,7 @@ PreviewRecord Preview::seen(const Batch& batch, int row) const {
   return seen;
 }
 
-// Shows the first `shown` rows of a batch: cropped, after all operations of the device, and mixed.
+// Shows the first `shown` rows of a batch: as cropped, after the device's operations, and mixed.
 void Preview::show_rows(const Batch& batch, int shown) {
   const int rows = batch.mixes ? shown + shown % 2 : shown;  // includes the last row's partner
   const auto count = static_cast<size_t>(rows);

@@ -24,8 +24,8 @@ NodePlace node_place(const Options& o) {
   const int nodes = o.nnodes.most;
   const std::string given = "--nnodes " + o.nnodes.text;
   if (o.node_rank >= nodes)
-    throw UserError("--node-rank " + std::to_string(o.node_rank) + ": of " + given +
-                    " the last is " + std::to_string(nodes - 1));
+    throw UserError("--node-rank " + std::to_string(o.node_rank) + ": the last of " + given +
+                    " is " + std::to_string(nodes - 1));
   if (nodes > 1 && o.master_addr.empty())
     throw UserError(given +
                     " needs --master-addr HOST, the machine of --node-rank 0, the same on all");
@@ -42,8 +42,8 @@ NodePlace node_place(const Options& o) {
 // Refuses --local-batch where the number of processes may change, since the batch must not.
 void refuse_local_batch(const Options& o, const std::string& with) {
   if (o.max_restarts > 0 && o.local_batch)
-    throw UserError("--local-batch excludes " + with +
-                    " with --max-restarts: the images of a step stay the same when the number of "
+    throw UserError("--local-batch can't be used with " + with +
+                    " and --max-restarts: the images of a step stay the same when the number of "
                     "processes changes; give --batch");
 }
 
@@ -71,7 +71,8 @@ bool fits(const Options& given, int nproc, const std::string& folder) {
   return !o.batch || !o.is_explicit("batch") || *o.batch % share == 0;
 }
 
-// `here`; with fewer GPUs, the largest number that fits(), from --min-nproc to the number of GPUs.
+// Returns `here`; if there are fewer GPUs, the largest number that fits(), at least --min-nproc
+// and at most the number of GPUs.
 int processes_to_start(const Options& o, int here) {
   const bool on_gpus = o.device.value_or(DeviceKind::cuda) == DeviceKind::cuda;
   const int gpus = on_gpus && !o.oversubscribe ? gpu_count(nullptr) : 0;
@@ -83,8 +84,8 @@ int processes_to_start(const Options& o, int here) {
   if (fewer < *o.min_nproc)
     throw UserError("--min-nproc " + std::to_string(*o.min_nproc) + ": " + lack +
                     (fewer == gpus || gpus < *o.min_nproc ? ""
-                                                          : ", and no number from it to that "
-                                                            "divides the batch"));
+                                                          : ", and no number of processes "
+                                                            "between these divides the batch"));
   print_error_line(lack + ": " + std::to_string(fewer) + (fewer == 1 ? " process" : " processes") +
                    " (--min-nproc)");
   return fewer;
@@ -160,7 +161,7 @@ Connection connect(World& world, const Options& o, const StartFacts& facts,
   try {
     hosts = connect_hosts(world, bucket_bytes, o.timeout);
   } catch (const UserError& e) {
-    // The launchers have met, so a missing rank isn't the user's mistake: its process has died.
+    // The launchers are connected, so a missing rank is not the user's mistake: it has died.
     if (world.launched && world.nodes > 1 && o.max_restarts > 0) throw RunError(e.what());
     throw;
   }

@@ -54,7 +54,7 @@ std::optional<WorkerStatus> status_for_restarts(const Options& o, const World& w
                     " is for processes that ./launcher starts, and another launcher has started "
                     "this one (" +
                     world.variables +
-                    " in the environment): give that one its own option, and add --resume DIR "
+                    " in the environment): use that launcher's own option, and add --resume DIR "
                     "here");
   return std::optional<WorkerStatus>(std::in_place, world);
 }
@@ -151,7 +151,7 @@ void refuse_to_begin_again(const CommandLine& line) {
       throw UserError(std::string(name) + " is " + printable(count) +
                       ": the job was started again, and this command would train from the "
                       "beginning; add --resume DIR, which starts the run in a new folder and "
-                      "resumes it there, or --resume auto beside --out DIR");
+                      "resumes it there, or --resume auto with --out DIR");
 }
 
 int train_in_processes(const CommandLine& given, const std::vector<std::string>& argv) {

@@ -66,7 +66,7 @@ RunsOptions options_of(const FinishedPlace& place, const CommandLine& line) {
     o.batch.reset();
   }
   std::error_code ignored;
-  if (line.values.contains("data") &&  // val and class_names go with the run's --data
+  if (line.values.contains("data") &&  // val and class_names belong to the run's --data
       !std::filesystem::equivalent(line.values.at("data").back(), o.data, ignored)) {
     o.val.clear();
     o.class_names.clear();
@@ -107,7 +107,7 @@ std::vector<std::string> classes_of(const TrainedModel& m, const WeightsInfo& in
   const std::string& path = m.place.weights;
   if (given.empty() && info.classes.empty())
     throw UserError(path +
-                    ": doesn't name its classes; --classes FILE does, one a line in the "
+                    ": doesn't name its classes; --classes FILE does, one per line in the "
                     "order of the outputs, or --classes N just numbers them");
   const std::vector<std::string> names = given.empty() ? info.classes : read_classes(given);
   const int64_t outputs = outputs_of(m.file, m.model);
@@ -219,8 +219,8 @@ void load_trained_weights(TrainedModel& m, const Graph& graph, Backend& backend,
   const bool shared = m.options.device == DeviceKind::cpu || m.options.oversubscribe;
   const size_t limit = backend.memory_limit() / static_cast<size_t>(shared ? processes : 1);
   if (inference.bytes() > limit)
-    throw UserError("this takes " + format_bytes(inference.bytes()) + " per process, but " +
-                    format_bytes(limit) + " are available; a smaller --batch takes less");
+    throw UserError("this needs " + format_bytes(inference.bytes()) + " per process, but " +
+                    format_bytes(limit) + " is available; a smaller --batch needs less");
   inference.allocate();
   inference.parameters().set_weights(fit.tensors);
 }

@@ -19,7 +19,7 @@ struct FinishedOptions {
   std::string model;
   std::string classes;  // a number, or a file of names
 };
-// The rows of both commands; S is the command's own struct, derived from FinishedOptions.
+// The option rows of both commands; S is the command's own struct, derived from FinishedOptions.
 template <class S>
 constexpr OptionRow finished_row = {
     .name = "finished",
@@ -28,7 +28,7 @@ constexpr OptionRow finished_row = {
     .help =
         "a run's folder for its last checkpoint, RUN/best for its best one, or a .safetensors "
         "or .pth file, ours, timm's or torchvision's, or timm/NAME or torchvision/NAME (weights "
-        "list). Of a run with --ema, the average of the weights",
+        "list). For a run with --ema, the average of the weights",
     .positional = true};
 template <class S>
 constexpr OptionRow finished_model_row = {
@@ -59,13 +59,13 @@ struct TrainedModel {
   ModelConfig model;
   std::vector<std::string> classes;      // of the outputs, in their order
   int run_batch = 0;                     // images per process of the run; 0: no run
-  std::optional<DeviceKind> run_device;  // its precision applies only on this device
+  std::optional<DeviceKind> run_device;  // the only device to which the run's precision applies
   KernelSet kernels = KernelSet::fast;   // of the backend
   TensorFile file;
 
   std::vector<std::string> notes;  // lines for the user
 };
-// Only the options, without reading the weights; for the launcher. Throws UserError.
+// Returns only the options, without reading the weights, for the launcher. Throws UserError.
 Options finished_options(const CommandLine&, const FinishedOptions&);
 TrainedModel open_trained_model(const CommandLine&, const FinishedOptions&);
 
@@ -74,9 +74,9 @@ std::unique_ptr<Backend> open_trained_backend(TrainedModel&, DeviceChoice, int c
 inline int smallest_batch(int asked) { return std::max(asked, 2); }
 // Resolves device and precision. batch: of this process.
 Graph trained_graph(TrainedModel&, const DeviceChoice&, Backend&, int batch);
-// Allocates memory and sets the weights, which leave the TrainedModel. `processes` on this machine
-// have equal shares of the host's memory, or with --oversubscribe of a GPU's. Throws UserError if
-// this process needs more.
+// Allocates memory and sets the weights, then drops those of the TrainedModel. `processes` on this
+// machine have equal shares of the host's memory, or with --oversubscribe of a GPU's. Throws
+// UserError if this process needs more.
 void load_trained_weights(TrainedModel&, const Graph&, Backend&, Inference&, int processes);
 // Prepares images as for an evaluation.
 LoaderOptions trained_loader(const TrainedModel&, Backend&, DataKind, int batch, int cores);

@@ -1,4 +1,4 @@
-// weights list, weights fetch NAME: public weights that fit the models here.
+// weights list, weights fetch NAME: list and download public weights that fit the models here.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ constexpr OptionRow fetch_rows[] = {
     positional("name", "NAME", field<&FetchOptions::name>,
                "timm/MODEL.TAG or torchvision/MODEL-HASH, as in the list"),
     {"cache", "DIR", field<&FetchOptions::cache>,
-     "the folder to put it into, as BAREVISION_CACHE names it for all commands; default: "
+     "folder to save it in, which BAREVISION_CACHE sets for all commands; default: "
      "barevision/weights in $XDG_CACHE_HOME or ~/.cache"},
     {"mirror", "URL", field<&FetchOptions::mirror>,
      "in place of https://huggingface.co and https://download.pytorch.org; default: "
@@ -109,7 +109,7 @@ int fetch(const CommandLine& line, const std::vector<std::string>&) {
   if (!fetched) return 128 + stop_signal();
   std::printf("%s\n%s: %s, %s\ntrain from it: %s%s %s --data PATH --weights %s\n",
               about_checksum(w, fetched->sha256).c_str(),
-              fetched->downloaded ? "saved" : "was there", fetched->path.c_str(),
+              fetched->downloaded ? "saved" : "already there", fetched->path.c_str(),
               counted(static_cast<int64_t>(fetched->tensors), "tensor").c_str(),
               o.cache.empty() ? "" : ("BAREVISION_CACHE=" + shell_word(o.cache) + " ").c_str(),
               own_command().c_str(), w.info.model->c_str(), w.name.c_str());
@@ -132,7 +132,7 @@ constinit const Command weights_fetch_command = {
     .name = "weights fetch",
     .usage = "NAME [--cache DIR] [--mirror URL]",
     .summary =
-        "download public weights by curl into a cache folder, where --weights NAME finds "
+        "download public weights with curl into a cache folder, where --weights NAME finds "
         "them; an interrupted download is resumed",
     .own = fetch_rows,
     .takes = {},

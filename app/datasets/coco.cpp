@@ -126,7 +126,7 @@ std::map<int64_t, const Item*> by_id(const std::vector<Item>& items, const std::
   for (const Item& item : items)
     if (!item.id || !found.emplace(*item.id, &item).second)
       throw DataError(path + ": number " + std::to_string(&item - items.data()) + " of '" + what +
-                      "' has no id, or another one's");
+                      "' has no id, or one that is taken");
   return found;
 }
 

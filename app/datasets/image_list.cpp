@@ -111,7 +111,7 @@ class ListParser {
 
   void read_title(std::string_view line) {
     if (line.starts_with("# barevision list") && line != title)
-      fail("a list of another version; this program reads 1");
+      fail("a list of another version; this program reads version 1");
     if (line.starts_with(folder_title)) list_.folder = line.substr(folder_title.size());
     if (!line.starts_with(class_title)) return;
     line.remove_prefix(class_title.size());
@@ -189,13 +189,14 @@ class ListParser {
 
 ImageList list_folder(const std::string& folder, const ListOptions& options) {
   if (data_kind(folder) == DataKind::cifar)
-    throw DataError(folder + ": CIFAR's files; ./launcher data unpack makes class folders of them");
+    throw DataError(folder +
+                    ": CIFAR's files; ./launcher data unpack turns them into class folders");
   const PartFolders parts = find_parts(folder);
   if (!parts.val.empty())
     throw DataError(folder + ": has " + parts.val.filename().string() +
                     "/; list each part, with `data pack --name train` and `--name val`");
   const DataSets sets = open_dataset({.path = folder, .val_fraction = 0});
-  if (sets.records) throw DataError(folder + ": is records already");
+  if (sets.records) throw DataError(folder + ": already consists of records");
   const fs::path root = parts.train.empty() ? fs::path(folder) : parts.train;
   ImageList list{.folder = fs::absolute(root).lexically_normal(), .notes = sets.notes};
   list.classes = options.labels.empty() ? sets.classes : order_by(options.labels, sets.classes);

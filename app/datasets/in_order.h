@@ -12,7 +12,7 @@ namespace bv {
 
 // Calls make(i) in worker threads and take(i, result) in the calling thread, for i = 0, 1, 2 ...
 // until take returns false. At most 4 results per thread wait to be taken. An exception of make(i)
-// is rethrown when i's turn comes.
+// is rethrown where take(i) would be called.
 template <class Result, class Make, class Take>
 bool in_order(int64_t count, int threads, const Make& make, const Take& take) {
   struct Slot {

@@ -94,7 +94,7 @@ class RecordBuilder {
       record.boxes.push_back(list_.images[i].box);
     for (const Region& box : record.boxes)
       if (box.left + box.width > size.width || box.top + box.height > size.height)
-        throw BadImage("a box ends beyond its " + std::to_string(size.width) + "x" +
+        throw BadImage("a box ends outside the picture of " + std::to_string(size.width) + "x" +
                        std::to_string(size.height) + " pixels");
     if (options_.resize && *options_.resize < std::min(size.height, size.width))
       resize(file, picture, size, record.boxes);
@@ -261,7 +261,7 @@ class Packer {
   }
 
  private:
-  // The index of the first picture that belongs to a later shard than those begun so far.
+  // The index of the first picture after the shards begun so far.
   int64_t end_of_shard() const {
     const auto begun = static_cast<int64_t>(index_.files.size());
     return begun * static_cast<int64_t>(jobs_.size()) / packed_.shards;

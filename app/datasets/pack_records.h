@@ -27,7 +27,7 @@ struct Packed {
 // Writes OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index; their
 // contents don't depend on the number of workers. They are written in a hidden folder of OUT, then
 // renamed, the index last. Returns nothing if `go_on`, called with the number of finished pictures,
-// returns false. Throws DataError naming a bad picture, UserError if the files exist, RunError.
+// returns false. Throws DataError naming a bad picture, UserError if the files exist, or RunError.
 std::optional<Packed> pack_records(const ImageList&, const std::string& list_path,
                                    const std::string& out, const PackOptions&,
                                    const std::function<bool(int64_t done, int64_t of)>& go_on);

@@ -42,7 +42,7 @@ SplitPlan plan_split(const std::string& path, double val_fraction, uint64_t seed
   if (is_records(path))
     throw DataError(path +
                     ": records, which training splits by itself (--val-fraction); data unpack "
-                    "makes files of them");
+                    "turns them into files");
   const PartFolders parts = find_parts(path);
   if (!parts.val.empty())
     throw DataError(path + ": is split already, it has " + parts.val.filename().string() + "/");

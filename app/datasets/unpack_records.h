@@ -12,8 +12,8 @@ struct Unpacked {
   int64_t pictures = 0, skipped = 0;
   std::string first_skipped = {};
 };
-// Writes into `folder`, which must exist: CLASS/NAME, or photos with objects under their own names;
-// two parts go to train/ and val/. Pictures in records keep their bytes, CIFAR's become PNG.
+// Writes CLASS/NAME into `folder`, which must exist; photos with objects keep their own names. Two
+// parts are written to train/ and val/. Pictures in records keep their bytes, CIFAR's become PNG.
 // Returns nothing if `go_on`, called with the number of finished pictures, returns false. Throws
 // DataError, RunError.
 std::optional<Unpacked> unpack_records(const std::string& path, const std::filesystem::path& folder,

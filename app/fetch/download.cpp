@@ -37,7 +37,7 @@ class PartialFile {
   PartialFile(const PartialFile&) = delete;
   PartialFile& operator=(const PartialFile&) = delete;
 
-  // False if another process has it.
+  // False if another process holds the lock.
   bool lock() {
     while (flock(file_->fd(), LOCK_EX | LOCK_NB) == 0) {
       if (is_at_path()) return locked_ = true;
@@ -118,7 +118,7 @@ CurlEnd run_curl(const Download& d, const PartialFile& file, const std::string& 
       "--speed-limit 1 --speed-time 60 --continue-at -",
       ' ');
   if (file.size() == 0) words.insert(words.end(), {"--dump-header", file.headers()});
-  // If the server's version differs, it sends the whole file, which curl refuses to append.
+  // If its version differs, the server sends the whole file, which curl refuses to append.
   if (!version.empty()) words.insert(words.end(), {"--header", "If-Range: " + version});
   words.insert(words.end(), {"--output", d.path, "--write-out", "\n%{http_code}", "--url", d.url});
   const ProgramEnd end = run_to_end(words, go_on);
@@ -137,7 +137,7 @@ bool broke_off(int code) {
   return std::ranges::count(codes, code) > 0;
 }
 bool could_not_write(int code) { return code == 23 || code == 128 + SIGXFSZ; }
-// The server can't send ranges, or has nothing after the part downloaded so far.
+// Whether the server can't send ranges, or has nothing after the part downloaded so far.
 bool must_begin_again(const CurlEnd& end) {
   return end.code == 33 || end.code == 36 || end.http == 416;
 }

@@ -53,7 +53,7 @@ void refuse_foreign_cache(const fs::path& cache) {
   while (there.has_relative_path() && !fs::exists(there, error)) there = there.parent_path();
   struct stat status {};
   if (stat(there.c_str(), &status) != 0 || status.st_uid == geteuid()) return;
-  throw UserError(there.string() + " belongs to " + user_name(status.st_uid) + ", this is " +
+  throw UserError(there.string() + " belongs to " + user_name(status.st_uid) + ", you are " +
                   user_name(geteuid()) +
                   ": --cache DIR names another folder, BAREVISION_CACHE for "
                   "all commands");

@@ -15,7 +15,7 @@ struct FetchedWeights {
 };
 
 // Returns nothing after a stop signal. `mirror`: a URL in place of the host; empty: none. Throws
-// RunError with the URL, and where to put its file by hand.
+// RunError with the URL and the path at which to put the file by hand.
 std::optional<FetchedWeights> fetch_weights(const PublicWeights&,
                                             const std::filesystem::path& cache,
                                             const std::string& mirror);

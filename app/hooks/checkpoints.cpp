@@ -56,8 +56,8 @@ void Checkpoints::tell_written(Run& run) {
   for (const SaveRecord& written : run.folder.written()) run.at(&Hook::after_save, written);
 }
 
-// At the end of an epoch or the run, before_test saves, or after_train_epoch, which knows the
-// evaluation's outcome.
+// At the end of an epoch or of the run, before_test saves instead, or after_train_epoch, when the
+// evaluation's outcome is known.
 void Checkpoints::after_train_iter(Run& run, StepRecord&) {
   const bool ends = run.progress.batch == 0 || run.progress.step == run.end || run.stopped_by;
   if (!ends && due(run, false)) save(run, false);

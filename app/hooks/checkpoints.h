@@ -1,7 +1,7 @@
-// Saves by --save-every, after each evaluation that is the best so far and at the end of the run,
-// on all ranks. A checkpoint due at the end of an epoch is saved before the evaluation, which then
-// adds its outcome. A --save-every in time units is measured by rank 0; its request is reduced with
-// the gradients, so that all ranks save after the same step.
+// Saves checkpoints on all ranks: as --save-every specifies, after each evaluation that is the best
+// so far, and at the end of the run. A checkpoint due at the end of an epoch is saved before the
+// evaluation, whose outcome is added to it later. Rank 0 measures a --save-every in time units; its
+// request is reduced with the gradients, so that all ranks save after the same step.
 #pragma once
 #include <chrono>
 

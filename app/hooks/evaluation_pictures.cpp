@@ -99,7 +99,7 @@ Image mistakes_picture(const Run& run, size_t most) {
     } catch (const BadImage&) {  // the file was removed after the evaluation
     }
   if (mistakes.empty()) return {};
-  return draw_sheet({"surest mistakes after step " + std::to_string(run.progress.step)},
+  return draw_sheet({"most confident mistakes after step " + std::to_string(run.progress.step)},
                     std::move(mistakes), thumbnail);
 }
 

@@ -7,7 +7,7 @@ namespace bv {
 
 // The confusion matrix: rows are true classes, columns predicted ones; a cell is darker the larger
 // its share of the row. Blue: right, orange: wrong. Up to 40 classes are labelled, and their cells
-// show numbers of images.
+// show image counts.
 Image confusion_picture(std::span<const Prediction>, std::span<const std::string> classes);
 
 // The `most` wrong predictions with the highest probability, captioned with predicted and true

@@ -1,5 +1,5 @@
-// Records planned memory, this process's memory on the host and its peak there, and on the device
-// the memory in use by all programs and this process's peak.
+// Records the planned memory; on the host, this process's memory and its peak; on the device, the
+// memory in use by all programs and this process's peak.
 #pragma once
 #include "engine/run/run.h"
 

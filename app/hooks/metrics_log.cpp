@@ -30,7 +30,8 @@ void MetricsLog::before_train(Run& run) {
   if (restart) write(run, *restart);
 }
 
-// Writes this restart, preceded by earlier ones whose processes ended before they wrote theirs.
+// Writes this restart's line, preceded by the lines of earlier restarts whose processes ended
+// before they could write them.
 void MetricsLog::write(Run& run, const Restart& restart) {
   const std::set<std::string> logged =
       restart.unlogged.empty() ? std::set<std::string>() : restart_lines(path_of(run));

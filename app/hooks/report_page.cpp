@@ -72,7 +72,7 @@ void ReportPage::after_test_epoch(Run& run, bool averaged, const EvaluationSums&
     try_to(run, [&] { facts_["evaluated"] = evaluated_of(run, averaged); });
 }
 
-// The page of the run's last epoch is left to after_train.
+// after_train writes the page of the run's last epoch.
 void ReportPage::after_train_epoch(Run& run, EpochRecord& record) {
   if (Json& last = facts_["evaluated"]; !last.is_null() && record.val_loss) {
     last["epoch"] = record.epoch;

@@ -15,8 +15,8 @@ double seconds_between(Clock::time_point start, Clock::time_point end) {
 }  // namespace
 
 void Timers::after_train_iter(Run& run, StepRecord& record) {
-  // An update begins while the previous one is in flight; only the time after the previous result
-  // is counted.
+  // An update begins while the previous one is in flight, so only the time after the previous
+  // result is counted.
   const Clock::time_point now = Clock::now(), began = std::max(begun_.front(), last_read_);
   begun_.pop_front();
   last_read_ = now;

@@ -1,4 +1,4 @@
-// Measures times and rates for the records on the host's clock, when the host reads a result.
+// Measures the records' times and rates with the host's clock, each time the host reads a result.
 #pragma once
 #include <chrono>
 #include <deque>

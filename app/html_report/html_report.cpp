@@ -34,13 +34,13 @@ void add_scores(Json& evaluation, const Json& classes) {
                       {"images", s.support}});
 }
 
-// 0 if it is missing or no count.
+// 0 if the member is missing or not an integer.
 int64_t count_of(const Json& object, const char* key) {
   const Json value = object.value(key, Json());
   return value.is_number_integer() ? value.get<int64_t>() : 0;
 }
 
-// " with 3 processes, 4 before" where the numbers differ.
+// " with 3 processes, 4 before" if the numbers differ.
 std::string processes_of(const Json& restart) {
   const int64_t now = count_of(restart, "processes"),
                 before = count_of(restart, "processes_before");

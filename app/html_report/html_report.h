@@ -10,7 +10,7 @@ namespace bv {
 
 std::string report_page(std::span<const RunReport>);
 
-// Whether a file is a page of this program, which may be replaced.
+// Whether a file is a page that this program wrote, so that it may be replaced.
 bool is_page(const std::string& path);
 // Writes the file completely or not at all. Throws WriteError.
 void write_page(const std::string& path, const std::string& html);

@@ -27,7 +27,7 @@ class RunMetrics {
   const Json& epochs() const { return epochs_; }      // the epochs' lines
   const Json& restarts() const { return restarts_; }  // the restarts' lines
   int64_t last_step() const { return last_step_; }
-  // The figures of the steps' lines, thinned: {"loss": [[step, value or null], ...], ...}.
+  // The values in the lines of steps, thinned: {"loss": [[step, value or null], ...], ...}.
   Json curves() const;
 
  private:

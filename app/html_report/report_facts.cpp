@@ -107,7 +107,7 @@ class FactsCheck {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw UserError(path_ + ": " + what + "; remove it for a page without its part");
+    throw UserError(path_ + ": " + what + "; remove it to get a page without it");
   }
   void check(const Json& object, std::span<const Member> wanted) const {
     for (const auto& [key, form] : wanted) {
@@ -122,7 +122,7 @@ class FactsCheck {
       if (!value->is_array()) fail(name + " is not a list");
       for (const Json& row : *value)
         if (!fits(row, form + 1))
-          fail(name + (form[2] ? " has a row of another form" : " is not a list of texts"));
+          fail(name + (form[2] ? " has a malformed row" : " is not a list of strings"));
     }
   }
   bool fits(const Json& value, std::string_view form) const {

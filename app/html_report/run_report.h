@@ -20,7 +20,7 @@ struct RunReport {
 
 // Throws UserError if the folder is not a run's or has no metrics.
 RunReport load_run(const std::string& folder);
-// Parts of the report. Facts: null if the run wrote none.
+// config.json and report.json; the latter is null if the run wrote none.
 Json read_run_config(const std::string& folder);
 Json read_facts(const std::string& folder);
 

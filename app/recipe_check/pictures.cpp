@@ -69,7 +69,7 @@ void check_normalising(const Setup& s, const Sample& sample, Findings& findings)
   if (sample.pixels.images == 0 || !normalises_by_choice(s)) return;
   const Channels mean = *s.options.mean, deviation = *s.options.std;
   const ChannelStatistics &each = sample.pixels.of_each_image, &all = sample.pixels.of_all_pixels;
-  // Scripts compute one or the other deviation; take the nearer one.
+  // Scripts compute either deviation; compare with the nearer one.
   const Channels& near = distance(deviation, each.deviation) < distance(deviation, all.deviation)
                              ? each.deviation
                              : all.deviation;
@@ -117,7 +117,7 @@ void check_patches(const Setup& s, Findings& findings) {
   const int image = *s.options.image_size, patch = *s.options.patch_size, across = image / patch;
   if (across >= few_patches_across) return;
   const std::string size = std::to_string(image) + "x" + std::to_string(image);
-  int fits = patch;  // the largest that divides the image into enough
+  int fits = patch;  // the largest size that divides the image into enough patches
   while (fits > 1 && (image % fits != 0 || image / fits < few_patches_across)) --fits;
   findings.push_back({.what = "an image of " + size + " pixels is only " +
                               counted(across * across, "patch") + " of " + std::to_string(patch),

@@ -39,7 +39,7 @@ void check_policy(const Setup& s, Findings& findings) {
   if (std::max(o.amp_start, 1) <= std::min<double>(*o.amp_end, std::ceil(o.epochs))) return;
   findings.push_back(
       {.what = "--amp-policy " + word_of(o.amp_policy) + " computes no epoch in 16 bits",
-       .why = "it may from epoch " + std::to_string(o.amp_start) + " to " +
+       .why = "its 16-bit epochs are " + std::to_string(o.amp_start) + " to " +
               std::to_string(*o.amp_end) + end,
        .advice = "use an --amp-start and --amp-end within the run"});
 }

@@ -21,7 +21,7 @@ struct Sample {
   PixelStatistics pixels;
   double side = 0;  // mean of the shorter sides
 };
-// At most 256, evenly spread; pixels.images is 0 if no check needs them or decoding one fails.
+// At most 256 images, evenly spread; pixels.images is 0 if no check needs them or decoding fails.
 Sample sample_images(const Setup&, int threads);
 
 // The findings of all checks; a pure function of its arguments.

@@ -52,8 +52,8 @@ void check_milestones(const Setup& s, Findings& findings) {
   const std::string why =
       (o.lr_after ? "--lr-after holds after epoch " : "the run ends with epoch ") + end;
   if (o.schedule == Curve::multistep && o.decay_milestones.back() > end_of_curve(o))
-    findings.push_back({.what = "the decay with epoch " +
-                                std::to_string(o.decay_milestones.back()) + " is never reached",
+    findings.push_back({.what = "the decay at epoch " + std::to_string(o.decay_milestones.back()) +
+                                " is never reached",
                         .why = why,
                         .advice = "use earlier --decay-milestones"});
   if (o.schedule == Curve::step && *o.decay_epochs >= end_of_curve(o))

@@ -77,7 +77,7 @@ void check_left_out(const Setup& s, Findings& findings) {
        .advice = fits == batch ? "use a smaller --batch" : "use --batch " + std::to_string(fits)});
 }
 
-// A run that learns nothing, on any data.
+// Checked for any kind of data: at rate 0, a run learns nothing.
 void check_zero_rate(const Setup& s, Findings& findings) {
   if (s.options.lr > 0) return;
   findings.push_back(

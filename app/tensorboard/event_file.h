@@ -25,7 +25,7 @@ class EventFile {
   // the folder. TensorBoard no longer shows their entries from `first_step` on. Throws RunError.
   EventFile(const std::string& folder, int64_t first_step);
 
-  // The following buffer their events in memory until flush().
+  // These functions buffer their events in memory until flush().
   void scalars(int64_t step, std::span<const Scalar>);
   void text(int64_t step, std::string_view tag, std::string_view markdown);
   // The run's options, for the HPARAMS tab.

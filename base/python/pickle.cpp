@@ -28,7 +28,7 @@ uint64_t PickleReader::run() {
     at_ = next_;
     step(number(1));
   }
-  if (stack_.size() != 1 || !marks_.empty()) refuse("ends with a stack of other than one value");
+  if (stack_.size() != 1 || !marks_.empty()) refuse("doesn't end with one value on its stack");
   out_.root_ = stack_[0];
   return next_;
 }
@@ -121,7 +121,7 @@ void PickleReader::put(uint64_t number) {
 // Refuses a second use of a list or dict, so that none can contain itself.
 void PickleReader::get(uint64_t number) {
   const auto found = memo_.find(number);
-  if (found == memo_.end()) refuse_here("a use of what was never stored");
+  if (found == memo_.end()) refuse_here("a reference to a value that was never stored");
   const Kind kind = value(found->second).kind;
   if (kind == Kind::list || kind == Kind::dict)
     refuse_here(std::string(kind_name(kind)) + " that is used twice");

@@ -33,7 +33,7 @@ struct PickleValue {
   bool complete = false;             // array: its bytes have been read
   int64_t number = 0;                // truth, integer; name: index into PickleKind::names
   std::string_view bytes = {};       // text (or bytes), array
-  std::vector<uint32_t> items = {};  // tuple, list; dict: keys and values in turn; storage, tensor
+  std::vector<uint32_t> items = {};  // tuple, list, storage, tensor; dict: key, value, key, value
   std::vector<int64_t> shape = {};   // array
 };
 const char* kind_name(PickleValue::Kind);
@@ -46,7 +46,7 @@ struct PickleKind {
     std::string_view module, name;
   };
   std::span<const Name> names;
-  const char* owner;   // "CIFAR's files": refusals say that these don't have the refused item
+  const char* owner;   // "CIFAR's files": a refusal ends with ", which CIFAR's files don't have"
   const char* advice;  // for a user whose file is refused
   // Handlers, each of which pushes its result. call: names[name] with `arguments`; build: sets the
   // state of an object; persistent: an object stored outside the pickle (null: refused).

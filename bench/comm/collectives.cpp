@@ -1,7 +1,7 @@
 // Times all-reduces between processes on this machine that act as the ranks of several nodes, with
 // the cpu device's transports: shared memory inside a node, TCP between nodes.
 //   build/collectives NODES RANKS_OF_A_NODE BYTES,.. STREAMS,..
-// With several streams, each reduces a part of the bytes, concurrently. Run by bench/collectives.
+// Several streams reduce a part of the bytes each, concurrently. Run by bench/collectives.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

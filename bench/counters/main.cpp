@@ -84,7 +84,7 @@ std::map<std::string, simt::Counters> by_kernel(const StepCounts& counts) {
 }
 
 // Each kernel's counts, extrapolated linearly from 1 and 2 multiprocessors, with its counted
-// launches. Leaves out kernels that are not used at all these sizes.
+// launches. Leaves out kernels that are not used at every one of these sizes.
 std::map<std::string, simt::Counters> extended(const StepCounts& one, const StepCounts& two,
                                                const StepCounts& launched, int large) {
   std::map<std::string, simt::Counters> kernels;

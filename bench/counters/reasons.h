@@ -11,7 +11,7 @@ namespace bv::counting {
 
 class Reasons {
  public:
-  // A line per operation and kernel of the step that needs a reason.
+  // One line for each such case in the step, with its reason.
   std::string lines(const StepCounts&);
   // Lists cases without a reason and, if all models were counted, reasons without a case.
   std::string problems(bool all_models) const;

@@ -1,4 +1,4 @@
-// Runs the kernels of a model's training step on the stand-in and counts.
+// Runs the kernels of a model's training step on the stand-in and counts what they do.
 #pragma once
 #include <map>
 #include <string>

@@ -7,8 +7,8 @@
 
 namespace bv::counting {
 
-// Takes the first of these steps that launches the kernel, which is named without its template
-// arguments or by a part of that name. Runs one of the step's operations that launch it and prints
+// Takes the first of these steps that launches the kernel `name`: its name without template
+// arguments, or a part of it. Runs one of the step's operations that launch the kernel and prints
 // what simt/counters/lines_json.h describes, with {"kernel": its plain name, "case": "OPERATION
 // SHAPE"}. `words`: a part of the case's text; empty: the case that runs most often in the step.
 // Throws UserError if no kernel or several have that name, or if no case has the words.

@@ -1,5 +1,5 @@
-// Images per second on one thread: for decoding, for resizing, and for what evaluation (the middle
-// crop) and training (random crops, by the loader) do with both.
+// Images per second on one thread: for decoding, for resizing, and for both as in evaluation (the
+// middle crop) and in training (random crops, by the loader).
 //   build/loading FOLDER SIZE SECONDS
 // Run by bench/loading, alternating with Pillow and PyTorch.
 #include <chrono>

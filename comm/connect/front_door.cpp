@@ -9,7 +9,7 @@ namespace bv {
 namespace {
 
 constexpr double patience = 0.5;   // seconds that a look may take
-constexpr size_t max_guests = 64;  // the others wait in the backlog
+constexpr size_t max_guests = 64;  // further ones wait in the backlog
 constexpr int tick_ms = 20;
 
 }  // namespace

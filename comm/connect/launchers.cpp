@@ -94,7 +94,7 @@ struct TooFew : LauncherEnded {
   using LauncherEnded::LauncherEnded;
 };
 
-// The other launcher's next message. Throws LauncherEnded, also if the message is late.
+// The other launcher's next message. Throws LauncherEnded, even if the message is only late.
 Report receive(const Socket& from, double timeout, int node) {
   Incoming<Report> message;
   const auto end = after(timeout);
@@ -130,14 +130,14 @@ World world_of(const Launch& launch) {
 
 bool may_vary(const World& world) { return world.least_nodes < world.nodes; }
 
-// "node 2 has not come: this start has 2 nodes of --nnodes 2:3"
+// "node 2 has not connected: this start has 2 nodes of --nnodes 2:3"
 void say_missing(const World& world, const std::vector<int>& members) {
   std::vector<std::string> missing;
   for (int node = 0; node < world.size; ++node)
     if (!std::ranges::count(members, node)) missing.push_back("node " + std::to_string(node));
   if (missing.empty()) return;
   print_error_line(join(missing, ", ") + (missing.size() == 1 ? " has" : " have") +
-                   " not come: this start has " + std::to_string(members.size()) +
+                   " not connected: this start has " + std::to_string(members.size()) +
                    (members.size() == 1 ? " node" : " nodes") + " of " +
                    nodes_text(world.least_nodes, world.nodes));
 }

@@ -33,7 +33,7 @@ struct SeatRow {
 
 using AddressOf = int (*)(int, sockaddr*, socklen_t*);
 
-// "10.0.0.2": of one end of a connection.
+// The address of one end of a connection: "10.0.0.2".
 std::string numeric_address(int fd, AddressOf end) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
@@ -152,7 +152,7 @@ AllReduce choose_all_reduce(std::optional<AllReduce> asked, const World& world, 
   const bool equal = !world.seats.empty() && !ranks_across(world.seats, 0).empty();
   if (asked == AllReduce::two_level && !world.seats.empty() && !equal)
     throw UserError("--all-reduce 2d: the nodes have different numbers of ranks (" +
-                    list_of_nodes(world.seats) + "); --all-reduce flat works with them");
+                    list_of_nodes(world.seats) + "); use --all-reduce flat");
   const AllReduce best = on_cpu ? AllReduce::two_level : AllReduce::flat;
   return equal ? asked.value_or(best) : AllReduce::flat;
 }

@@ -9,8 +9,9 @@
 
 namespace bv {
 
-// The hosts' communicator, through rank 0; fills World::shared_fd and World::seats. Throws
-// UserError if a peer doesn't connect within `timeout` seconds.
+// Connects all ranks to rank 0 and returns their communicator over these connections; fills
+// World::shared_fd and World::seats. Throws UserError if a peer doesn't connect within `timeout`
+// seconds.
 std::unique_ptr<HostsCommunicator> connect_machines(World&, double timeout);
 
 // Resolves --all-reduce (nullopt: auto) for this run. Throws UserError if two levels are requested

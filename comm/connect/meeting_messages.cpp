@@ -46,7 +46,7 @@ void pause_a_little() {
 }
 
 void fail_to_meet(const char* what) {
-  throw RunError(std::string("the processes can't meet: ") + what + ": " + std::strerror(errno));
+  throw RunError(std::string("the processes can't connect: ") + what + ": " + std::strerror(errno));
 }
 
 void answer(const Socket& peer, const Answer& with, int fd) {
@@ -69,7 +69,7 @@ std::string advice(const World& world) {
     return "; start ./launcher on every node with its own --node-rank and the same " +
            text_of(shape_of(world), shape_of(world)) + ", --master-addr and --master-port";
   return " (" + world.variables +
-         " in the environment say which ranks take part; --timeout says how long to wait); start "
+         " in the environment set the ranks, --timeout how long to wait for them); start "
          "every rank, or give -n " +
          std::to_string(world.size) + " to have them started here";
 }

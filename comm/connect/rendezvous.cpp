@@ -1,6 +1,6 @@
 // Rank 0 listens; the others connect and prove that they belong to the run (handshake.h). When all
-// have connected, each gets an answer, on one machine with the shared memory's descriptor. If rank
-// 0 gives up, it answers with the reason.
+// have connected, each gets an answer; if all are on one machine, it carries the shared memory's
+// descriptor. If rank 0 gives up, it answers with the reason.
 #include "comm/connect/rendezvous.h"
 
 #include <fcntl.h>
@@ -59,7 +59,7 @@ void check(const World& world, const Handshake& handshake, const Challenge& chal
     throw UserError((by_nodes
                          ? "node " + std::to_string(world.node) + " (" + world.machine + "): node 0"
                          : self + ": rank 0") +
-                    " is another version of this program; start the same on all");
+                    " runs another version of this program; start the same version on all");
   if (theirs.has_secret != handshake.preamble.has_secret)
     throw UserError("BAREVISION_SECRET is set for " + (theirs.has_secret ? "rank 0" : self) +
                     ", not for " + (theirs.has_secret ? self : "rank 0") +
@@ -110,9 +110,9 @@ std::string refusal(const World& world, const Answer& from_rank0) {
   }
   if (from_rank0.verdict == Verdict::rank_taken)
     return world.launched
-               ? "another launcher has come with --node-rank " + std::to_string(world.node) +
+               ? "another launcher has connected with --node-rank " + std::to_string(world.node) +
                      " before this one (" + world.machine + "); give each node its own"
-               : "there are two processes of " + self + advice(world);
+               : "two processes are " + self + advice(world);
   if (world.launched)
     return node + " was started with " + text_of(shape_of(world), from_rank0.shape) +
            ", node 0 with " + text_of(from_rank0.shape, shape_of(world)) +
@@ -126,7 +126,7 @@ std::string waited_for_rank0(const World& world, const MeetingPoint& point, doub
   if (!world.launched)
     return "rank " + std::to_string(world.rank) + " waited " + seconds_text(timeout) +
            " for rank 0 at " + point.name();
-  return "node 0 (rank 0) has not come to " + point.name() + " within " + seconds_text(timeout) +
+  return "node 0 (rank 0) did not answer at " + point.name() + " within " + seconds_text(timeout) +
          " (" + world.patience + ")";
 }
 
@@ -156,7 +156,7 @@ Socket join(const World& world, const MeetingPoint& point, double timeout, int& 
     }
     again = other_job || (reply && reply->verdict == Verdict::too_slow);
   }
-  if (!reply) throw Rank0Ended(self + ": rank 0 ended before all ranks had come" + advice(world));
+  if (!reply) throw Rank0Ended(self + ": rank 0 ended before all ranks connected" + advice(world));
   if (reply->verdict == Verdict::training)
     throw RunIsTraining("node " + std::to_string(world.node) + " (" + world.machine +
                         ") waits to join at the run's next restart");
@@ -221,7 +221,7 @@ std::vector<Socket> meet_pairwise(const World& world, Socket listener,
     if (!peers[size_t(r)])
       throw UserError("rank " + std::to_string(world.rank) + " can't reach " + world.name_of(r) +
                       " at " + point->name() + " within " + seconds_text(timeout) +
-                      " (--timeout); does a firewall keep their machines apart?");
+                      " (--timeout); is a firewall blocking the connection?");
   }
   const auto point = meeting_point_at("", 0);
   std::vector<Socket> above = RendezvousServer(world, *point, std::move(listener), timeout).run();

@@ -9,8 +9,8 @@
 
 namespace bv {
 
-// A meeting is complete once all `expected` ranks have connected, or once at least `least` ranks
-// have, including rank 0, and no other one does for `last_call` seconds or until the timeout.
+// A meeting is complete once all `expected` ranks have connected, or once `least` or more ranks
+// have, including rank 0, and no further rank does for `last_call` seconds or until the timeout.
 struct Quorum {
   std::vector<int> expected;
   int least = 0;

@@ -45,7 +45,7 @@ Socket listen_at(const World& world, const MeetingPoint& point, double timeout) 
                       "each run its own --master-port");
     if (MeetingClock::now() >= end)
       throw UserError("another run has the same meeting point " + point.name() +
-                      ", or there are two of rank 0 (" + world.variables +
+                      ", or two processes are rank 0 (" + world.variables +
                       " in the environment): give each run its own");
     pause_a_little();
   }
@@ -71,7 +71,7 @@ bool PendingPeer::challenge(std::string& reason) {
   const Preamble& theirs = handshake().preamble;
   challenge_ = challenge_of(world_, handshake());
   if (theirs.version != Preamble::our_version)
-    reason = "it is another version of this program";
+    reason = "it runs another version of this program";
   else if (theirs.has_secret != challenge_.preamble.has_secret)
     reason = "BAREVISION_SECRET is set on one side only";
   return send_message(fd(), challenge_) && reason.empty();
@@ -169,7 +169,7 @@ void RendezvousServer::seat(PendingPeer& guest) {
   Socket& peer = peers_[size_t(handshake.rank)];
   if (peer)
     return refuse(guest, Verdict::rank_taken,
-                  world_.launched ? node_of(handshake) + " came twice" : std::string());
+                  world_.launched ? node_of(handshake) + " connected twice" : std::string());
   peer = std::move(guest.socket());
   last_came_ = MeetingClock::now();
 }
@@ -224,12 +224,12 @@ std::vector<std::string> RendezvousServer::names_of_nodes(const std::vector<int>
   return names;
 }
 
-// "node 1 (ranks 2-3) has not come within 10 s (--timeout)"; if the number of nodes may vary, "node
-// 1, node 2 have not come within 10 s (...), and --nnodes 2:3 needs one more"
+// "node 1 (ranks 2-3) has not connected within 10 s (--timeout)"; if the number of nodes may vary,
+// "node 1, node 2 have not connected within 10 s (...), and --nnodes 2:3 needs one more"
 std::string RendezvousServer::late_nodes(const std::vector<int>& ranks) const {
   const std::vector<std::string> names = names_of_nodes(ranks);
   const int lacking = world_.least_nodes - (world_.size - int(ranks.size()));
-  return join(names, ", ") + (names.size() == 1 ? " has" : " have") + " not come within " +
+  return join(names, ", ") + (names.size() == 1 ? " has" : " have") + " not connected within " +
          seconds_text(timeout_) + " (" + world_.patience + ")" +
          (nodes_vary() ? ", and " + nodes_text(world_.least_nodes, world_.nodes) + " needs " +
                              (lacking == 1 ? "one" : std::to_string(lacking)) + " more"

@@ -78,8 +78,8 @@ class Lane {
     const size_t n = take(box_, bytes + done_, left);
     if (n == left && size_ != t.bytes)
       throw std::runtime_error("rank " + std::to_string(name_) + " sent " + std::to_string(size_) +
-                               " bytes where " + std::to_string(t.bytes) +
-                               " belong; start all ranks with the same program and options");
+                               " bytes instead of " + std::to_string(t.bytes) +
+                               "; start all ranks with the same program and options");
     return n;
   }
   size_t move_data(const Transfer& t) {

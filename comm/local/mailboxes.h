@@ -14,7 +14,7 @@ struct alignas(64) Mailbox {
   static constexpr size_t capacity = 1 << 17;  // stays in the L2 cache
 
   std::atomic<uint64_t> written;           // bytes, since the run began
-  alignas(64) std::atomic<uint64_t> read;  // of them
+  alignas(64) std::atomic<uint64_t> read;  // how many of these have been read
   alignas(64) std::byte ring[capacity];
 };
 
@@ -24,8 +24,8 @@ class Mailboxes {
   Mailboxes(const RankGroup& group, Mailbox* boxes, MemberWords* members)
       : group_(group), boxes_(boxes), members_(members) {}
   static size_t bytes(int ranks) { return size_t(ranks) * size_t(ranks) * sizeof(Mailbox); }
-  // Returns when all is received and all that is sent is in the rings. Throws std::runtime_error if
-  // a message's size differs from what its receiver expects.
+  // Returns once all incoming messages are received and all outgoing ones are in the ring buffers.
+  // Throws std::runtime_error if a message's size differs from what its receiver expects.
   void exchange(std::span<const Transfer>);
 
  private:

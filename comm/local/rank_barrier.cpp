@@ -60,7 +60,7 @@ std::string PeerTimeout::add(int named, Busy busy) {
   const double counted = std::min(passed.count(), 2e-3 * watch_tick_ms);
   char text[96];
   if (busy != Busy::no) {
-    waited_ = 0;  // afterwards it has the whole timeout again
+    waited_ = 0;  // a peer that is no longer busy has the whole timeout again
     if ((busy_ += counted) < of_busy * timeout_) return "";
     std::snprintf(text, sizeof text, " has been %s for %g s (%g times --timeout)",
                   busy == Busy::saving ? "saving" : "starting", of_busy * timeout_, of_busy);
@@ -74,7 +74,7 @@ std::string PeerTimeout::add(int named, Busy busy) {
 Heartbeat::Heartbeat(SharedRegion& region, const RankPlace& place)
     : self_(region.rank(place.rank)) {
   if (self_.state != RankState::absent)
-    throw std::runtime_error("there are two processes of rank " + std::to_string(place.rank));
+    throw std::runtime_error("two processes are rank " + std::to_string(place.rank));
   pthread_mutex_lock(&self_.alive);
   self_.heartbeat = monotonic_ms();
   self_.state = RankState::here;

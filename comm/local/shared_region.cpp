@@ -59,7 +59,7 @@ int read_size(int fd) {
   const int size = control.size;
   munmap(address, sizeof(ControlBlock));
   if (!ours || size < 1 || off_t(bytes_of_control(size)) > info.st_size)
-    throw std::runtime_error("the memory shared by the processes isn't of this program");
+    throw std::runtime_error("the memory shared by the processes belongs to another program");
   return size;
 }
 

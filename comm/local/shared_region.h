@@ -34,9 +34,9 @@ struct alignas(64) ControlBlock {
 
   std::atomic<uint64_t> magic;
   std::atomic<int32_t> size;              // ranks
-  std::atomic<int32_t> error_printed;     // 1: a line with the reason of the end was printed
+  std::atomic<int32_t> error_printed;     // 1: a line with the reason for the end was printed
   std::atomic<int32_t> failed_exit_code;  // of the rank that printed it, or no_exit_code
-  std::atomic<int32_t> culprit;           // 1 + the rank that this line blames; 0: none
+  std::atomic<int32_t> culprit;           // 1 + the rank that the printed line blames; 0: none
   std::atomic<uint32_t> ending;           // 1: the launcher is ending the run; ranks stop waiting
   std::atomic<uint64_t> bucket_bytes;     // must be the same for all ranks; 0: not set yet
   std::atomic<uint64_t> areas_end;        // where the next communicator's area begins
@@ -78,7 +78,7 @@ class SharedRegion {
   // the same offset.
   SharedArea map_area(size_t offset, size_t bytes) const;
 
-  // True for the first process that calls it: that one prints `line`, the reason of the run's end.
+  // True for the first process that calls it: that one prints `line`, why the run ended.
   bool claim_error(int exit_code, const std::string& line);
   void end_waiting() { control().ending = 1; }  // of all ranks, as the run is ending
 

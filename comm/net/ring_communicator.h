@@ -8,9 +8,9 @@
 
 namespace bv {
 
-// A communicator of all ranks of the mesh, or of a group of them. Collectives, also those of
-// groups, run one at a time in call order on any streams. hosts: for barriers and scalars. Made and
-// destroyed by the main thread; destroyed before the backend whose streams it runs on.
+// A communicator of all ranks of the mesh. Its collectives, including those of its groups, run one
+// at a time in call order on any streams. hosts: for barriers and scalars. Made and destroyed by
+// the main thread; destroyed before the backend whose streams it runs on.
 std::unique_ptr<Communicator> make_ring_communicator(std::shared_ptr<Mesh>,
                                                      std::unique_ptr<Communicator> hosts);
 

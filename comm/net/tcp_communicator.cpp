@@ -257,9 +257,10 @@ class TcpCommunicator final : public HostsCommunicator {
 
   static void require_bytes(const Bytes& got, size_t wanted, int from) {
     if (got.size() != wanted)
-      throw std::runtime_error(
-          "rank " + std::to_string(from) + " sent " + std::to_string(got.size()) + " bytes where " +
-          std::to_string(wanted) + " belong; start all ranks with the same program and options");
+      throw std::runtime_error("rank " + std::to_string(from) + " sent " +
+                               std::to_string(got.size()) + " bytes instead of " +
+                               std::to_string(wanted) +
+                               "; start all ranks with the same program and options");
   }
 
   static void put(const Bytes& got, void* to, size_t wanted, int from) {

@@ -16,7 +16,7 @@
 namespace bv {
 namespace {
 
-// The first CPU that shares a core with this one; `cpu` itself if the system doesn't tell.
+// The first CPU that shares a core with this one; `cpu` itself if sysfs has no such list.
 int first_sibling(int cpu) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                      "/topology/thread_siblings_list");

@@ -13,7 +13,7 @@ void send(Backend& backend, Communicator& communicator, const void* data, size_t
   backend.synchronize(nullptr);
 }
 
-// Receives from all other ranks at once, as many bytes as there is room for.
+// Receives from all other ranks at once: from rank r all[r].size() bytes.
 void receive(Backend& backend, Communicator& communicator, std::span<std::vector<std::byte>> all) {
   size_t bytes = 0;
   for (const auto& one : all.subspan(1)) bytes += one.size();

@@ -79,7 +79,7 @@ class Restarts {
     return next_.ends;
   }
 
-  // If so, prints it. An end before the first step doesn't count.
+  // Whether the run ended in this step before; if so, prints it. Ends before step 1 don't count.
   bool died_there_before(const std::string& unsaid = "") const {
     const Failure& failure = next_.after;
     if (failure.step == 0 || failure.step != next_.step_before) return false;
@@ -146,7 +146,7 @@ class Restarts {
                 " is left out: it failed twice before its first step";
   }
 
-  // Prints a line if this start has another number of processes than the previous one.
+  // Prints a line if the number of processes has changed since the previous start.
   void say_processes() {
     if (next_.number == 0 || next_.processes == 0 || next_.processes == processes()) return;
     print_error_line(name_of_restart(next_.number) + ": " + std::to_string(processes()) +

@@ -19,7 +19,7 @@ struct NodePlace {
 
 struct Launch;
 
-// An agreement of the launchers of all nodes.
+// The agreement of all nodes' launchers on the next start.
 struct Agreement {
   Restart restart;
   int node = 0, nodes = 1;  // of the next start; the launchers that met number their nodes from 0

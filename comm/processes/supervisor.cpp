@@ -151,7 +151,7 @@ void Supervisor::say_end(int worker, int status, bool final) {
     fails(worker, line, line, final);
 }
 
-// line: printed at once, unless a restart may follow, whose line has the cause.
+// line: printed at once, unless a restart may follow: the restart's own line states the cause.
 void Supervisor::fails(int worker, const std::string& cause, const std::string& line, bool final) {
   if (final || !may_restart_) {
     if (!line.empty()) print_error_line(line);
@@ -242,7 +242,7 @@ void Supervisor::look_at_stopping() {
     if (!silent && (waited < max_saving || status.busy == Busy::no)) continue;
     print_error_line(name_of(int(i)) +
                      (silent ? " does not react to " : " is still saving 60 s after ") +
-                     name_of_signal(stopping_) + "; the run is ended");
+                     name_of_signal(stopping_) + "; ending the run");
     verdict_ = 128 + stopping_;
     ending_ = true;
     kill_at_ = Clock::now();
@@ -257,7 +257,7 @@ void Supervisor::look_at_leaving() {
     if (workers_[i] == 0 || has_heartbeat(region_.rank(rank_of(int(i))))) continue;
     const std::string line = name_of(int(i)) + " has not ended " +
                              std::to_string(max_leaving.count()) +
-                             " s after the others did, and shows no sign of life; it is killed";
+                             " s after the others did, and shows no sign of life; killing it";
     fails(int(i), line, line, is_stop_code(verdict_));
     verdict_ = 1;
     ending_ = true;

@@ -12,7 +12,7 @@ namespace bv {
 class WorkerStatus {
  public:
   // Opens the memory shared with the launcher. Starts a heartbeat if this process has no peers;
-  // otherwise its communicator does.
+  // otherwise the communicator starts it.
   explicit WorkerStatus(const World&);
   void claimed(const std::string& folder);  // the run's; called by rank 0
   void begins(int64_t step);

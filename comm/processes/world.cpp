@@ -132,7 +132,7 @@ World from_hydra() {
     if (!variable(name) && world.size > 1)
       throw UserError(
           "PMI_RANK and PMI_SIZE are set in the environment, " + std::string(name) +
-          " is not: start the ranks by MPICH's or Intel MPI's mpiexec, by torchrun's "
+          " is not: start the ranks with MPICH's or Intel MPI's mpiexec, with torchrun's "
           "variables (RANK, WORLD_SIZE, LOCAL_RANK, ...), or give -n to start them here");
   world.master = "hydra " + hydra_proxy();
   return world;

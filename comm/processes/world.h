@@ -51,7 +51,8 @@ std::string name_of_machine();
 // several: each would start a run of its own.
 void refuse_other_launchers();
 
-// nullopt if no such variables are set. Throws UserError if they are incomplete or contradictory.
+// The World that a launcher's variables describe; nullopt if none are set. Throws UserError if they
+// are incomplete or contradictory.
 std::optional<World> world_from_environment();
 
 // Numbers the nodes of all seats from 0, in the order of their first ranks. If the launcher gave no

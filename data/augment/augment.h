@@ -36,12 +36,12 @@ struct Placement {
   Box from;
   int top, left, height, width;
 };
-// timm's evaluation crop: resize to floor(size / pct), then crop the centre. center resizes the
-// shorter side to that, squash both sides, border the longer side; pad doesn't resize.
+// timm's evaluation crop: resizes to floor(size / pct) pixels, then crops the centre. `center`
+// resizes the shorter side to this size, `squash` both, `border` the longer; `pad` doesn't resize.
 Placement centre_crop(int height, int width, int size, const Cropping& = {});
 
-// Origin of a window of `size` pixels in an image with a black frame: `padding` wide for padded;
-// for pad_if_needed as wide, on each side, as the image falls short of `size`.
+// Origin of a window of `size` pixels in an image with a black frame. Its width on each side is
+// `padding` for padded, and max(0, size - the image's side) for pad_if_needed.
 struct Window {
   int top, left;
 };

@@ -9,7 +9,7 @@
 namespace bv {
 namespace {
 
-// A stream of random numbers, for draws that may reject some.
+// A stream of random numbers, for draws that may reject numbers.
 class Random {
  public:
   Random(const MixKey& key, uint32_t number) : key_(key), number_(number) {}
@@ -44,8 +44,8 @@ double log_gamma(Random& random, double shape) {
 }
 
 // A Beta(alpha, alpha) variate, g / (g + h) for gamma variates g and h, computed from their
-// logarithms, which don't underflow. A gamma variate of shape below 1 is one of shape + 1, times
-// u^(1 / shape).
+// logarithms, which don't underflow. For a shape below 1, a gamma variate of shape + 1 is
+// multiplied by u^(1 / shape), u uniform.
 double beta(Random& random, double alpha) {
   const double shape = alpha < 1 ? alpha + 1 : alpha;
   double log_odds = log_gamma(random, shape);

@@ -1,6 +1,6 @@
-// Draws which training images are mixed, and how, like timm's Mixup: a function of (seed, epoch,
-// position in the epoch's order), independent of the process. The partner of position p is p ^ 1;
-// both are in the same process's batch, since its size is even.
+// Draws which training images are mixed, and how, as in timm's Mixup. Every draw is a function of
+// (seed, epoch, position in the epoch's order), independent of the process. The partner of position
+// p is p ^ 1; both are in the same process's batch, since its size is even.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@ enum class MixMode : uint8_t { batch, pair, elem };  // which images share lambd
 
 struct Mixing {
   double mixup = 0, cutmix = 0;  // the alpha of lambda's Beta(alpha, alpha); 0: off
-  // Range of the sides of cutmix's boxes, as fractions of the image's; {}: area 1 - lambda.
+  // Range of a cutmix box's sides, as fractions of the image's side; {}: area 1 - lambda.
   std::array<double, 2> minmax{};
   double prob = 1, switch_prob = 0.5;  // of mixing; of cutmix instead of mixup, if both are on
   MixMode mode = MixMode::batch;

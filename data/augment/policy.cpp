@@ -15,7 +15,7 @@ using enum Operation;
 // Values of the first word of Philox's counter; crops and flips use 0 to 10.
 enum Draw : uint32_t {
   at_gate = 15,
-  at_layer = 16,  // and up
+  at_layer = 16,  // + the layer's index
   at_cutout = 64,
   at_order = 112,
   at_jitter = 128,

@@ -55,7 +55,7 @@ struct DrawnOperation {
   Box box = {};  // Cutout, Erase: the overwritten part, inside the image
 };
 
-// At most layers() operations, without Identity.
+// Draws at most layers() operations; Identity is left out.
 std::vector<DrawnOperation> draw_operations(const Augmentation&, const AugmentKey&, int size);
 
 // The device's form of a drawn operation, for an image of size x size.

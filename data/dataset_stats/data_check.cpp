@@ -33,8 +33,8 @@ Content content_of(const Image& image) {
   return {image.height, image.width, std::hash<std::string_view>()(bytes)};
 }
 
-// Whether the content is an image's, whatever the name. BMP and PNM don't count, since text may
-// begin like them.
+// Whether the content is that of an image, whatever the file's name. BMP and PNM don't count, since
+// a text file may begin with the same bytes.
 bool is_image_by_content(const std::string& path) try {
   const RegularFile file(path);
   uint8_t start[12] = {};
@@ -135,9 +135,9 @@ class Checker {
     for (const std::string& file : scanned.left_out) {
       const std::string path = (folder / file).string(), extension = extension_of(file);
       if (is_other_image(extension))
-        found.not_read.push_back({path, "of " + extension + " files"});
+        found.not_read.push_back({path, extension + " files are not read"});
       else if (is_image_by_content(path))
-        found.not_read.push_back({path, "an image by its content, not by its name"});
+        found.not_read.push_back({path, "an image, but not by its extension"});
       else
         ++found.other_files;
     }

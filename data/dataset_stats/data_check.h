@@ -32,7 +32,7 @@ struct DataCheck {
   std::vector<FileRemark> not_read;        // images with an extension that isn't read
   std::vector<std::string> outside;        // images next to the class folders
   std::vector<std::string> empty_classes;  // folders without images, or missing
-  std::vector<EqualImages> equal;          // sorted by the first image of each
+  std::vector<EqualImages> equal;          // in the order of their first images
   int64_t val_in_train = 0;                // images of val that occur in train
   bool clean() const;
 };

@@ -15,15 +15,15 @@ namespace bv {
 enum class Format { jpeg, png, bmp, gif, pnm, webp, tiff, unknown };
 Format format_of(std::span<const uint8_t> start);
 std::string_view name_of(Format);                                // "jpeg"
-std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; "bin" for another file
+std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; "bin" if unknown
 // "JPEG, PNG, BMP, GIF and PPM", and those whose libraries this build has.
 std::string known_formats();
 // Refuses a file that is not an image, or whose format needs a library that this build lacks.
 void require_decoder(Format);
 
-// Refuses what the header alone reveals: not an image, cut off before its size is known, or a size
-// that check_image_size refuses. Reads one or a few blocks. Returns the size as stored, not
-// upright; zeros for a JPEG that has a scan or stray bytes before its frame header.
+// Refuses a file whose header shows that it is not an image, is cut off before its size is known,
+// or has a size that check_image_size refuses. Reads one or a few blocks. Returns the size as
+// stored, not upright; zeros for a JPEG that has a scan or stray bytes before its frame header.
 struct HeaderSize {
   int height = 0, width = 0;
 };
@@ -33,8 +33,8 @@ HeaderSize check_header(FileView& file);
 // can hold, before anything of that size is allocated.
 void check_image_size(int64_t width, int64_t height, size_t file_bytes);
 
-// Returns a lock to hold while decoding needs this much memory: large images are decoded one at a
-// time, so that many workers don't each hold a huge one.
+// Returns a lock to hold during decoding that needs this much memory: large images are decoded one
+// at a time, so that many workers don't each hold a huge one.
 [[nodiscard]] std::unique_lock<std::mutex> wait_if_large(int64_t bytes);
 
 // Converts 1 (grey), 2 (grey, alpha), 3 or 4 (RGB, alpha) channels to RGB over white.
@@ -95,7 +95,7 @@ void inspect_gif(std::span<const uint8_t> file);
 // PPM and PGM of 8 or 16 bits.
 struct PnmInfo {
   int width = 0, height = 0, channels = 0;
-  int largest = 0;  // sample
+  int largest = 0;  // sample value (maxval)
   size_t samples_at = 0;
 };
 PnmInfo inspect_pnm(FileView& file);

@@ -29,7 +29,7 @@ class GifWalk {
     at_ += 4;
     const int64_t width = u16(), height = u16();
     at_ += palette_bytes(byte());
-    // A code of 12 bits stands for up to 4,000 pixels, also beyond the image's end.
+    // A 12-bit code can stand for up to 4,000 pixels, even past the end of the image.
     constexpr int64_t any_file = 1 << 16;
     if (coded_pixels(any_file + 2 * width * height) > any_file + 2 * width * height)
       throw BadImage("damaged GIF (more data than pixels)");

@@ -43,7 +43,7 @@ void inverted_cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb) {
   for (int c = 0; c < 3; ++c) rgb[c] = static_cast<uint8_t>((cmyk[c] * cmyk[3] + 127) / 255);
 }
 
-// Pixels decoded around a part: upsampling reads one, and works differently in narrow images.
+// Columns decoded on each side of a part: upsampling reads one, and differs in narrow images.
 constexpr int margin = 8;
 
 struct Decompressor {

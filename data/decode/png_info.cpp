@@ -23,7 +23,7 @@ int inspect_png(std::span<const uint8_t> file) {
     const auto named = file.subspan(at + 4, 4 + length), content = named.subspan(4);
     const std::string_view name(reinterpret_cast<const char*>(named.data()), 4);
     const bool critical = !(name[0] & 0x20);
-    // stb_image would refuse it too, with a message that all threads share.
+    // stb_image refuses such a chunk, too, but writes its name into a message that threads share.
     if (critical && name != "IHDR" && name != "PLTE" && name != "IDAT" && name != "IEND")
       throw BadImage("damaged PNG (unknown kind of critical chunk)");
     if (critical && crc32(std::as_bytes(named)) != big_endian(file, at + 8 + length))

@@ -10,8 +10,8 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-// A number in the header, after white space and comments. Large numbers are truncated, but remain
-// too large.
+// A number in the header, after white space and comments. Stops reading digits at 2^20, since every
+// larger number is refused.
 int64_t header_number(Bytes file, size_t& at) {
   while (at < file.size() && (std::isspace(file[at]) || file[at] == '#')) {
     if (file[at] == '#')

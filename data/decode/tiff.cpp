@@ -36,7 +36,7 @@ toff_t seek(thandle_t handle, toff_t offset, int from) {
 }
 int close(thandle_t) { return 0; }
 toff_t size(thandle_t handle) { return source(handle).bytes.size(); }
-// Read-only, like a mapped file. Without this, libtiff 4.5 refuses some uncompressed tiles.
+// Maps the file read-only. Without this function, libtiff 4.5 refuses some uncompressed tiles.
 int map(thandle_t handle, void** memory, toff_t* bytes) {
   *memory = const_cast<uint8_t*>(source(handle).bytes.data());
   *bytes = source(handle).bytes.size();
@@ -70,7 +70,7 @@ int64_t piece_bytes(TIFF* tiff, int64_t pixels) {
   const uint64_t pieces = tiled ? TIFFNumberOfTiles(tiff) : TIFFNumberOfStrips(tiff);
   constexpr uint64_t any_image = 16 << 20, bytes_per_pixel = 24;
   if (bytes == 0 || pieces > (any_image + bytes_per_pixel * static_cast<uint64_t>(pixels)) / bytes)
-    fail("strips or tiles that don't suit its size");
+    fail("strips or tiles that don't match its size");
   return static_cast<int64_t>(bytes);
 }
 

@@ -51,7 +51,7 @@ Image decode_frame(const WebPData& data, int width, int height) {
   return channels == 3 ? std::move(pixels) : to_rgb(pixels.pixels.data(), width, height, channels);
 }
 
-// The first frame of an animation may cover a part of its canvas.
+// The first frame of an animation may cover only a part of the canvas.
 Image paste(const Image& frame, int x, int y, int width, int height) {
   Image image = black_image(height, width);
   std::ranges::fill(image.pixels, 255);

@@ -49,9 +49,9 @@ struct View {
   int full_height = 0, full_width = 0;  // of the image
   int dct_scale = 8;
   bool fixed = true;         // can only be decoded at full size
-  double top = 0, left = 0;  // where the image begins within the whole's first pixel
+  double top = 0, left = 0;  // where the image begins within its first pixel
 
-  // Converts a part of the image to pixels of the whole at that size.
+  // Converts a box in full-size pixels to pixels at that size.
   Box scaled(const Box& b) const {
     const double scale = dct_scale / 8.0;
     return {top + b.top * scale, left + b.left * scale, b.height * scale, b.width * scale};

@@ -1,5 +1,5 @@
-// Rows first: whole rows are summed in float, which always vectorises; then each output pixel of
-// that row sums its columns. Bilinear reduction takes 4 (1 + 1 / scale) flops per source value.
+// Sums whole input rows into a row of floats, a loop that always vectorises; then each output pixel
+// sums its columns of that row. Bilinear reduction takes 4 (1 + 1 / scale) flops per source value.
 #include "data/image/resize.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using Float4 = float __attribute__((vector_size(16)));
 using Int4 = int32_t __attribute__((vector_size(16)));
 using Byte4 = uint8_t __attribute__((vector_size(4)));
 
-// out[i] = the sum, over the rows from `begin` on, of the row's weight times its value first + i.
+// out[i] = sum, over the rows from `begin` on, of the row's weight * its element first + i.
 void add_rows(float* out, const Image& image, const Taps& rows, int begin, int first, int count) {
   const size_t stride = 3 * size_t(image.width);
   const uint8_t* from = image.pixels.data() + size_t(begin) * stride + first;
@@ -58,7 +58,7 @@ std::vector<Taps> filter_taps(int input_size, double begin, double length, int o
   const double radius = bicubic ? 2 * unit : unit;
   std::vector<Taps> all(output_size);
   for (int i = 0; i < output_size; ++i) {
-    const double centre = begin + (i + 0.5) * scale - 0.5;  // in pixel numbers
+    const double centre = begin + (i + 0.5) * scale - 0.5;  // as a pixel index
     const int first = std::max(0, static_cast<int>(std::floor(centre - radius)) + 1);
     const int last = std::min(input_size - 1, static_cast<int>(std::ceil(centre + radius)) - 1);
     Taps& taps = all[i];

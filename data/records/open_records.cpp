@@ -15,7 +15,7 @@ namespace {
 
 class RecordDataset : public Dataset {
  public:
-  // `rows`: of the index, in the data set's order; `labels`: one for each class of the index.
+  // `rows`: rows of the index, in the data set's order; `labels`: one for each class of the index.
   RecordDataset(std::shared_ptr<const Records> records, std::vector<uint32_t> rows,
                 std::vector<int> labels)
       : records_(std::move(records)), rows_(std::move(rows)), labels_(std::move(labels)) {}
@@ -66,7 +66,7 @@ void check_same_classes(const Records& train, const Records& val) {
   for (size_t i = 0; i < std::max(a.size(), b.size()); ++i)
     if (i >= a.size() || i >= b.size() || a[i] != b[i])
       throw DataError(train.path + " and " + val.path + " have different classes: class " +
-                      std::to_string(i) + " is '" + (i < a.size() ? a[i] : "") + "' in the one, '" +
+                      std::to_string(i) + " is '" + (i < a.size() ? a[i] : "") + "' in one, '" +
                       (i < b.size() ? b[i] : "") + "' in the other");
 }
 
@@ -80,7 +80,7 @@ std::vector<std::string> names_of(const Records& train, const Records& val,
   std::vector<std::string> names = read_class_names(file);
   const auto has_them = [&](const Records& part) { return part.index.classes == names; };
   if (!has_them(train) && !has_them(val) && train.index.classes[0] != val.index.classes[0])
-    check_same_classes(train, val);  // labels from 0 in the one, from 1 in the other
+    check_same_classes(train, val);                    // one counts labels from 0, the other from 1
   const bool both = has_them(train) && has_them(val);  // then the file is redundant
   for (const Records* part : {&train, &val})
     if (both || !has_them(*part))
@@ -88,7 +88,7 @@ std::vector<std::string> names_of(const Records& train, const Records& val,
   return names;
 }
 
-// Holds out the same images as from the original folder, with all objects of an image together.
+// Holds out the same images as for the original folder. All objects of an image are in one part.
 std::vector<bool> hold_out(const RecordIndex& index, const DataOptions& options) {
   const bool objects = !index.boxes.empty();
   std::vector<bool> in_val(index.rows.size());
@@ -178,11 +178,11 @@ DataSets open_records(const DataOptions& options) {
   RecordParts parts = find_noted(options.path, options);
   if (!options.val.empty()) {
     if (!is_records(options.val))
-      throw DataError("--val " + options.val + ": no records, as --data " + options.path + " is");
+      throw DataError("--val " + options.val + ": not records, but --data " + options.path + " is");
     RecordParts val = find_noted(options.val, options);
     if (parts.all.size() + val.all.size() != 2)
-      throw DataError("--val " + options.val + ": --data and --val must be one set of records " +
-                      "each; name an index");
+      throw DataError("--val " + options.val + ": --data and --val must each be one set of " +
+                      "records; name an index");
     parts.all.push_back(std::move(val.all[0]));
     parts.notes.insert(parts.notes.end(), val.notes.begin(), val.notes.end());
   }

@@ -14,7 +14,7 @@
 namespace bv {
 namespace {
 
-constexpr size_t max_waiting = 16;  // batches; beyond, the oldest is dropped
+constexpr size_t max_waiting = 16;  // batches; beyond this, the oldest is dropped
 
 // Files stay open, and a data set may have more of them than a process may open by default.
 void allow_open_files(size_t count) {
@@ -81,7 +81,7 @@ void RecordFiles::will_need(std::vector<IndexRow> rows) const {
   const std::lock_guard lock(mutex_);
   if (!reader_.joinable()) reader_ = std::thread([this] { read_ahead(); });
   wanted_.push_back(std::move(rows));
-  if (wanted_.size() > max_waiting) wanted_.pop_front();  // it has been read by now
+  if (wanted_.size() > max_waiting) wanted_.pop_front();  // probably read by now
   changed_.notify_all();
 }
 

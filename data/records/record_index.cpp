@@ -99,7 +99,7 @@ class Parser {
       fail_line("label " + std::to_string(*label) + " is not one of the " +
                 std::to_string(index_.classes.size()) + " classes");
     if (*size < record_overhead || *size > max_image_bytes * 2)
-      fail_line("no record has " + std::to_string(*size) + " bytes");
+      fail_line("a record can't have " + std::to_string(*size) + " bytes");
     const uint32_t number = file_number(file);
     auto& [begin, end, records] = last_records_[number];
     const bool again = records > 0 && *offset == begin && *offset + *size == end;
@@ -107,7 +107,7 @@ class Parser {
       fail_line("its record begins at " + std::to_string(*offset) + ", the one before ends at " +
                 std::to_string(end));
     if (again && line.empty()) fail_line("lists a record again");
-    if (*offset > max_offset) fail_line("no file is so large");
+    if (*offset > max_offset) fail_line("the offset is too large");
     if (!again) begin = *offset, end = *offset + *size, ++records;
     if (!line.empty()) index_.boxes.push_back(box_of(line));
     index_.add({.offset = *offset,
@@ -197,7 +197,7 @@ void check_class_names(const RecordIndex& index, const std::vector<std::string>&
                       folder + "/" + index.files[row.file] + " record " +
                       std::to_string(row.number) + " at byte " + std::to_string(row.offset) +
                       " has the label " + index.classes[row.label] + ", counted from " +
-                      index.classes[0] + "; name each label's class, one a line");
+                      index.classes[0] + "; name each label's class, one per line");
 }
 
 std::string index_text(const RecordIndex& index) {

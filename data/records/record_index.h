@@ -18,7 +18,7 @@ namespace bv {
 struct IndexRow {
   uint64_t offset = 0, name_at = 0;
   uint32_t size = 0, file = 0, label = 0, name_size = 0;
-  uint32_t number = 0;  // of the record, counted among those listed of its file
+  uint32_t number = 0;  // of the record, among the listed records of its file
 };
 
 struct RecordIndex {
@@ -35,7 +35,7 @@ struct RecordIndex {
 };
 
 // Checks that these names can replace an index's classes, which must still be numbers. There may be
-// more names than classes. Throws DataError; `option` is for its text: "--class-names names.txt".
+// more names than classes. Throws DataError naming `option`: "--class-names names.txt".
 void check_class_names(const RecordIndex&, const std::vector<std::string>& names,
                        const std::string& option, const std::string& folder);
 

@@ -38,7 +38,7 @@ std::vector<size_t> order_parts(const std::vector<std::string>& names, const std
   if (names.size() == 2 && train < 2 && val < 2) return {train, val};
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  throw DataError(folder + ": which of " + list + "? One is a data set; so are train" + extension +
+  throw DataError(folder + ": has " + list + "; a data set is one of them, or train" + extension +
                   " and val" + extension + " or validation" + extension +
                   "; name another by its path");
 }

@@ -23,8 +23,8 @@ struct RecordParts {
   int64_t skipped = 0;                              // bad records left out
   std::string first_skipped = {};
 };
-// Finds the parts of an index, or of a folder of records. Throws DataError, without an index also
-// for a bad record unless `skip_bad`.
+// Finds the parts of an index, or of a folder of records. Throws DataError; without an index,
+// also for a bad record unless `skip_bad`.
 RecordParts find_record_parts(const std::string& path, bool skip_bad);
 
 }  // namespace bv

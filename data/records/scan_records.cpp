@@ -24,7 +24,7 @@ bool is_record_file(const std::string& name) {
   return has_record_extension(name) || shard_name(name);
 }
 
-// The folder itself, and the subfolders that imagenet-tools makes.
+// The folder itself, and the subfolders that imagenet-tools creates.
 std::vector<fs::path> places_in(const std::string& folder) {
   std::vector<fs::path> places = {folder};
   for (const fs::path& inner : folders_in(folder)) {
@@ -102,7 +102,7 @@ class FileScanner {
       throw BadImage(number == 0 ? "not a TFRecord file (or a compressed one)"
                                  : "the checksum of its length is wrong");
     if (*length > 2 * max_image_bytes)
-      throw BadImage("no picture has " + std::to_string(*length) + " bytes");
+      throw BadImage("a record of " + std::to_string(*length) + " bytes is too large");
     return *length;
   }
 
@@ -115,7 +115,7 @@ class FileScanner {
     if (!picture.label) throw BadImage("it has no label (image/class/label or label)");
     if (*picture.label < base_ || *picture.label > max_label)
       throw BadImage("its label is " + std::to_string(*picture.label) +
-                     (*picture.label == 0 ? "; --label-base 0 begins with it" : ""));
+                     (*picture.label == 0 ? "; use --label-base 0" : ""));
     found_.records.push_back({.offset = at,
                               .size = static_cast<uint32_t>(record_.size()),
                               .number = number,
@@ -152,7 +152,7 @@ void check_idx(const std::string& folder, const std::string& file, const Scanned
   for (const Found& record : found.records)
     expected += std::to_string(record.offset) + " " + std::to_string(record.size) + "\n";
   if (!std::ranges::equal(bytes, expected, {}, {}, [](char c) { return static_cast<uint8_t>(c); }))
-    throw DataError(path + ": is not of " + folder + "/" + file + "; remove it");
+    throw DataError(path + ": doesn't match " + folder + "/" + file + "; remove it");
 } catch (const FileError& e) {
   throw DataError(idx_path(folder, file) + ": " + e.what());
 }
@@ -166,7 +166,7 @@ void for_each(const Scanned& sets, Look look) {
       for (const Found& record : file.records) look(record, file.path);
 }
 
-// The classes from `base` to the highest label: named by their texts, if all have one, or numbers.
+// Names of the classes from `base` to the highest label: their texts if all have one, else numbers.
 std::vector<std::string> names_of_classes(const Scanned& sets, int64_t base) {
   std::map<int64_t, std::string> texts;
   int64_t highest = base;
@@ -175,7 +175,7 @@ std::vector<std::string> names_of_classes(const Scanned& sets, int64_t base) {
     if (!text.empty() && !record.text.empty() && text != record.text)
       throw DataError(place_of(path, record.number, record.offset) + "its label, " +
                       std::to_string(record.label) +
-                      ", has another name (image/class/text) than in records before");
+                      ", has another name (image/class/text) than in earlier records");
     if (!record.text.empty()) text = record.text;
     highest = std::max(highest, record.label);
   });

@@ -15,8 +15,8 @@ struct RecordSet {
   std::string name;                // "train"
   std::vector<std::string> files;  // relative to the folder
 };
-// In a folder, in its train/ and in its validation/ (or val/, valid/, test/, testing/), sorted by
-// name.
+// Finds the sets in a folder and in its train/ and validation/ (or val/, valid/, test/, testing/),
+// sorted by name.
 std::vector<RecordSet> find_record_sets(const std::string& folder);
 // Whether the folder has any files of records, in the same places.
 bool has_record_files(const std::string& folder);

@@ -11,7 +11,7 @@ double quotient(double numerator, double denominator) {
   return denominator == 0 ? 0 : numerator / denominator;
 }
 
-// Sums in NumPy's order: another order changes the last bits, and 0.845 rounds to 0.84 or 0.85.
+// Sums in NumPy's order: the order decides the last bits, and so whether 0.845 rounds up or down.
 double numpy_sum(std::span<const double> x) {
   constexpr size_t block = 128, lanes = 8;
   if (x.size() > block) {
@@ -52,7 +52,7 @@ std::string right_aligned(const std::string& text, size_t width) {
   return std::string(width - std::min(width, columns(text)), ' ') + text;
 }
 
-// scikit-learn prints the count as a float when no prediction is right.
+// scikit-learn prints the number of images as a float when no prediction is right.
 std::string support(int64_t images, int64_t hits) {
   return " " + right_aligned(std::to_string(images) + (hits == 0 ? ".0" : ""), 9) + "\n";
 }

@@ -9,7 +9,7 @@
 
 namespace bv {
 
-// 0 where the denominator is 0: a class that never occurs, or is never predicted.
+// A score is 0 if its denominator is 0: the class never occurs, or is never predicted.
 struct ClassScores {
   double precision = 0, recall = 0, f1 = 0;
   int64_t support = 0;  // images of the class
@@ -17,7 +17,7 @@ struct ClassScores {
 std::vector<ClassScores> class_scores(std::span<const Prediction>, size_t classes);
 
 struct ConfusedImages {
-  int label, top;  // the class, and the one predicted
+  int label, top;  // the true class, and the predicted one
   int64_t images;
 };
 std::vector<ClassScores> class_scores(std::span<const ConfusedImages>, size_t classes);

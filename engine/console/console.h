@@ -26,7 +26,7 @@ class Console {
   void line(std::string_view text, bool important = false);
   // The same; on a terminal, wrapped between words.
   void paragraph(const std::string& text, bool important = false);
-  void clear() { bar_.clear(); }  // before anyone else writes to the terminal
+  void clear() { bar_.clear(); }  // call it before other code writes to the terminal
   void step(const StepRecord&);
   void epoch(const EpochRecord&);
   void progress(const StepRecord& r) {

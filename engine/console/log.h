@@ -8,7 +8,7 @@
 
 namespace bv {
 
-// One line per epoch, also for an epoch that the end of the run cuts short. Fractions are 0-1.
+// One line per epoch, even for an epoch that the end of the run cuts short. Fractions are 0-1.
 struct EpochRecord {
   int64_t epoch = 0, step = 0;
   double train_loss = 0;
@@ -19,11 +19,11 @@ struct EpochRecord {
   double lr = 0;
   // The decision of --amp-policy; empty (not in the file) without it.
   std::string precision, precision_reason;
-  std::optional<double> images_per_second;  // empty: all trained before the run was resumed
+  std::optional<double> images_per_second;  // empty: the epoch was trained before a resume
   double seconds = 0;
   std::optional<double> eval_seconds;  // empty: not evaluated; null in the file
-  double save_seconds = 0;        // in which training waited for checkpoints since the last record
-  int64_t peak_memory_bytes = 0;  // planned
+  double save_seconds = 0;             // time training waited for checkpoints since the last record
+  int64_t peak_memory_bytes = 0;       // planned
   // Measured for rank 0's process: its resident host memory now and at its peak and, on a device
   // with memory of its own, what all programs use and the most that this process allocated.
   int64_t host_memory_bytes = 0, host_peak_memory_bytes = 0;

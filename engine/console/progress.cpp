@@ -35,7 +35,7 @@ std::string progress_line(const StepRecord& now, int64_t total_steps, double sec
   std::string line = "epoch " + std::to_string(now.epoch) + "/" + std::to_string(now.epochs) +
                      "  step " + std::to_string(now.step) + "/" + std::to_string(total_steps);
   const std::string loss = "  loss " + format_number(now.mean_loss, 4);
-  // Its width is reserved while it is unknown or shorter, so that the bar doesn't jump.
+  // The time left gets its usual width even if unknown or shorter, so that the bar doesn't jump.
   std::string left = seconds_left >= 0 ? clock_text(seconds_left) + " left" : "";
   left.insert(0, 2 + usual - std::min(usual, left.size()), ' ');
   std::string lr = "  lr " + format_number(now.lr, 3),

@@ -36,7 +36,7 @@ class ProgressBar {
  public:
   explicit ProgressBar(Output& out) : out_(out) {}
   void update(const StepRecord&, int64_t total_steps);
-  void clear();  // before any other output
+  void clear();  // call it before any other output
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -19,7 +19,8 @@ std::vector<std::string> head_lines(const Setup&, const RunHead&);
 // Head of the --plan report. limit: bytes of memory available to each process.
 std::string plan_head(const Setup&, const std::string& device, size_t limit);
 
-// Explains a validation loss far above that of random guessing; else empty. updates: done so far.
+// A line that explains a validation loss far above that of random guessing; else empty. updates:
+// done so far.
 std::string val_loss_note(const Setup&, double val_loss, int64_t updates);
 
 struct RunEnd {

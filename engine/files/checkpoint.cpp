@@ -115,7 +115,7 @@ std::string place_step(const std::string& run, const std::string& written, int64
   std::error_code ignored;
   while (fs::exists(run + "/" + folder.name(), ignored) && linked(run, folder.name()))
     ++folder.copy;
-  remove_step(run, folder.name());  // of a save that was killed before linking it
+  remove_step(run, folder.name());  // left by a save that was killed before linking it
   if (std::rename(written.c_str(), (run + "/" + folder.name()).c_str()) != 0)
     throw WriteError("rename", written, errno);
   sync_folder(run);
@@ -176,7 +176,7 @@ TensorFile read_tensors(const std::string& path, const FileDigest& wanted) {
     throw Damaged(path + ": truncated: " + std::to_string(file.size()) + " of " +
                   std::to_string(wanted.bytes) + " bytes");
   if (file.digest() != wanted)
-    throw Damaged(path + ": damaged: its checksum is not that of the file that was saved");
+    throw Damaged(path + ": damaged: its checksum doesn't match the saved file's");
   return read_safetensors(path);
 }
 
@@ -188,7 +188,7 @@ Checkpoint load_step(const std::string& folder) {
   const auto known = [&](const auto& file) { return places.contains(file.first); };
   if (!state.files.contains(weights_name) || !std::ranges::all_of(state.files, known))
     throw UserError(folder + "/" + state_name +
-                    ": damaged: lists files that aren't a checkpoint's");
+                    ": damaged: lists files that don't belong to a checkpoint");
   for (const auto& [name, digest] : state.files)
     *places.at(name) = read_tensors(folder + "/" + name, digest);
   return c;

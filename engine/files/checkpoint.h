@@ -1,6 +1,6 @@
 // Run folders: DIR/last and DIR/best are symbolic links, swapped by rename, to step folders
 // (step-00000500), each complete and synced before a link refers to it:
-//   weights.safetensors    the model by timm's or torchvision's names; metadata (WeightsInfo)
+//   weights.safetensors    tensors under timm's or torchvision's names; metadata (WeightsInfo)
 //   ema.safetensors        the same for the weights' moving average; absent without --ema
 //   state.safetensors      optimizer state by parameter name: "m.NAME", "v.NAME"; absent if empty
 //   state.json             format version, progress, sizes and CRC-32C of all files
@@ -35,9 +35,9 @@ void settle_checkpoint(const std::string& run_folder, const Checkpoint& progress
 bool has_checkpoint(const std::string& run_folder);
 // Whether a killed save left this entry of the run folder; the next save removes it.
 bool is_unfinished_checkpoint(const std::string& name);
-// Reads DIR/last and checks version and checksums. Throws UserError (truncated, foreign, newer).
-// Without the link (killed in the first save, or copied without links) it reads the newest step
-// folder.
+// Reads DIR/last and checks version and checksums. Throws UserError if a file is truncated, foreign
+// or of a newer version. If the link is missing (the run was killed in its first save, or the
+// folder was copied without links), reads the newest step folder.
 Checkpoint load_checkpoint(const std::string& run_folder);
 
 }  // namespace bv

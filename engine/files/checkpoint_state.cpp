@@ -96,11 +96,11 @@ Json checked(std::string_view text, const std::string& path) {
   if (version > Checkpoint::version)
     read.fail("made by a newer barevision: format " + std::to_string(version) +
               ", this one reads " + std::to_string(Checkpoint::version));
-  if (version != Checkpoint::version) read.fail("of an unknown format " + std::to_string(version));
+  if (version != Checkpoint::version) read.fail("unknown format " + std::to_string(version));
   const size_t sealed = std::min(text.rfind(seal), text.size());
   const std::string crc = hex(crc32c(std::as_bytes(std::span(text.substr(0, sealed)))));
   if (text.substr(sealed) != std::string(seal) + crc + "\"\n}\n")
-    read.fail("damaged: its checksum is not that of its contents");
+    read.fail("damaged: its checksum doesn't match its contents");
   return state;
 }
 
@@ -139,7 +139,7 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     else
       value = T(read.count(key, std::numeric_limits<T>::max()));
   });
-  // Earlier versions of the program wrote none of these, and not every run has all of them.
+  // Optional members: earlier versions of the program wrote none, and not every run has them all.
   Checkpoint& c = out.progress;
   if (read.has("top1_sum"))
     c.top1_sum = read.real("top1_sum");
@@ -167,7 +167,7 @@ void require_reachable(const Checkpoint& c, const RunLength& run, const std::str
                       " batches per epoch, " + std::to_string(run.accumulate) + " per update");
   };
   const int64_t updates = (run.batches + run.accumulate - 1) / run.accumulate;
-  // c.epoch <= c.step / updates comes first: then the product can't overflow.
+  // c.epoch <= c.step / updates is checked before the product is formed, so it can't overflow.
   require(c.batch < run.batches && c.batch % run.accumulate == 0 && c.epoch <= run.epochs &&
               c.epoch <= c.step / updates && c.epoch * updates + c.batch / run.accumulate == c.step,
           "epoch " + std::to_string(c.epoch) + ", batch " + std::to_string(c.batch));

@@ -21,12 +21,12 @@ struct Checkpoint {
   TensorFile optimizer;             // m.*, v.*; may be empty
   int64_t step = 0;                 // updates done
   int64_t epoch = 0, batch = 0;     // the next batch to train on
-  UpdateState update{};             // loss_scale 0: not used; without found_inf, grad_norm
+  UpdateState update{};             // loss_scale 0: not used; found_inf and grad_norm aren't kept
   double best_top1 = -1;            // of the best evaluation so far; -1: no evaluation yet
   std::optional<double> best_loss;  // its loss, if --best-by is loss
   int64_t best_step = 0;
   // Whether the epoch (or run) that ends at this step has been evaluated and recorded. If not, the
-  // resumed run does so first.
+  // resumed run first does both.
   bool settled = true;
   std::optional<PrecisionState> precision;  // with --amp-policy
   // Sums over the unfinished epoch, so that its record equals that of an uninterrupted run.

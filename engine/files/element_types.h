@@ -8,7 +8,7 @@
 
 namespace bv {
 
-// Reads bytes of a file, all of `out`, or throws.
+// Fills `out` with the file's bytes from `offset` on, or throws.
 using ReadBytes = std::function<void(uint64_t offset, std::span<std::byte> out)>;
 
 struct ElementType {

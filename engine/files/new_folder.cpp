@@ -45,7 +45,7 @@ void NewFolder::finish() {
   const char* const from = partial_->path().c_str();
   if (renameat2(AT_FDCWD, from, AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
     // Some file systems lack RENAME_NOREPLACE; there, an empty folder made just now is replaced.
-    if (errno == EEXIST) throw UserError(named_ + " exists by now; name a new folder");
+    if (errno == EEXIST) throw UserError(named_ + " now exists; name a new folder");
     if (errno != EINVAL || rename(from, path_.c_str()) != 0)
       throw WriteError("write", path_, errno);
   }

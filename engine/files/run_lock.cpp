@@ -21,7 +21,7 @@ std::string host() {
   return name;
 }
 
-// "process 123", with its machine if that is another. Retries: the owner may be about to write it.
+// "process 123", and its machine if not this one. Retries: the owner may not have written it yet.
 std::string owner(int fd) {
   char text[320] = "";
   for (int attempt = 0; attempt < 50 && pread(fd, text, sizeof text - 1, 0) <= 0; ++attempt)
@@ -45,11 +45,11 @@ RunLock::RunLock(const std::string& folder) : path_(folder + "/" + run_lock_name
   while (!take(folder)) {
   }
   const std::string text = std::to_string(getpid()) + " " + host();
-  // Only for the message of a process that finds the folder locked, so failing is harmless.
+  // The text is only for the message of a process that finds the folder locked: it may be missing.
   if (ftruncate(fd_, 0) != 0 || pwrite(fd_, text.data(), text.size(), 0) < 0) return;
 }
 
-// False: a run that ended just now removed this file; the next attempt makes a new one.
+// False: a run has just ended and removed this file; the next attempt makes a new one.
 bool RunLock::take(const std::string& folder) {
   try {
     fd_ = open_regular(path_, O_RDWR | O_CREAT | O_NOFOLLOW);

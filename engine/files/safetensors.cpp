@@ -29,7 +29,7 @@ struct TensorEntry {
 };
 
 // Parses the header event by event rather than as a tree: this detects duplicate names, limits the
-// nesting, and a hostile header can't take more memory than its own size.
+// nesting, and keeps a hostile header from taking more memory than its own size.
 class HeaderReader final : public JsonEvents {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
@@ -126,7 +126,7 @@ class HeaderReader final : public JsonEvents {
       fail_tensor("needs a dtype, a shape and two data_offsets, and nothing else");
     tensor_.dtype = find_element_type(dtype_);
     if (!tensor_.dtype)
-      throw UserError(path_ + ": tensor '" + printable(tensor_.name) + "' is of dtype " +
+      throw UserError(path_ + ": tensor '" + printable(tensor_.name) + "' has dtype " +
                       printable(dtype_) + "; F64, F32, F16, BF16 and I64 can be read");
     tensor_.begin = offsets_[0];
     tensor_.end = offsets_[1];
@@ -193,7 +193,7 @@ bool is_pickle(uint64_t first_bytes) {
   return (first_bytes & 0xFFFFFFFF) == zip || (first_bytes & 0xFFFF) == pickle;
 }
 
-// The command also handles training checkpoints, in which the weights are one of the entries.
+// The suggested command also reads training checkpoints, whose entries include the weights.
 std::string pickle_message(const std::string& path) {
   const std::string target = std::filesystem::path(path).replace_extension("safetensors");
   return path +

@@ -36,7 +36,7 @@ using TensorViews = std::vector<TensorView>;  // sorted by name
 TensorViews views_of(const Tensors&);
 
 TensorFile read_safetensors(const std::string& path);
-// The same from memory; `path` names it in messages.
+// The same for a file in memory; `path` names it in messages.
 TensorFile parse_safetensors(std::span<const std::byte> file, const std::string& path);
 // Equal contents give equal bytes. Written through OutputFile; returns size and checksum.
 FileDigest write_safetensors(const std::string& path,

@@ -44,9 +44,9 @@ int grid_of(const std::vector<int64_t>& shape, int prefix) {
 
 // Resizing is bicubic (Keys 1981, a = -0.5) and separable, as PyTorch's interpolate(mode="bicubic",
 // antialias=True, align_corners=False). Output i is centred at scale * (i + 0.5) of the input,
-// scale = from/to, and is the mean of the inputs around it under the kernel, stretched by scale
-// when the grid shrinks, so that every input counts. Weights outside the grid are dropped and the
-// others normalised to sum to one.
+// scale = from/to, and is the mean of the inputs around it, weighted by the cubic kernel. When the
+// grid shrinks, the kernel is stretched by scale, so that every input counts. Weights outside the
+// grid are dropped and the others normalised to sum to one.
 struct Taps {
   int first = 0;
   std::vector<double> weights;
@@ -122,8 +122,7 @@ class Fitting {
       if (name.ends_with(".ls1.gamma")) advice_ = "; no model here has LayerScale (ls1, ls2)";
     }
     const std::string misfits = missing_.text("missing") + extra_.text("extra") +
-                                other_.text("of another shape") + broken_.text("not finite") +
-                                advice_;
+                                other_.text("wrong shape") + broken_.text("not finite") + advice_;
     if (!misfits.empty()) throw UserError(path_ + ": these weights don't fit the model" + misfits);
     std::string note = "weights: " + path_ + ", " + std::to_string(result_.tensors.size()) +
                        " of " + std::to_string(parameters_.size()) + " tensors";
@@ -150,8 +149,8 @@ class Fitting {
     return std::ranges::find(heads_, name) != heads_.end();
   }
 
-  // The file's number of classes if its heads agree on it and differ from the model's only in it; 0
-  // if the file has no heads; otherwise nullopt, and heads are fitted like other parameters.
+  // The file's number of classes if all its heads have the same and differ from the model's heads
+  // in nothing else; 0 if it has no heads; else nullopt: heads are fitted like other parameters.
   std::optional<int64_t> other_classes() const {
     std::set<int64_t> classes;
     bool differs = false;

@@ -1,5 +1,5 @@
-// Loads a weights file into a model's parameters as timm does, also for another image size or
-// number of classes. Tensors that don't fit are listed in an error, never guessed.
+// Loads a weights file into a model's parameters as timm does, even if the image size or the number
+// of classes differs. Tensors that don't fit are listed in an error, never guessed.
 #pragma once
 #include <array>
 #include <optional>
@@ -37,13 +37,13 @@ int representation_size(const TensorFile&);
 
 struct FitResult {
   Tensors tensors;                 // one per parameter, except those in `fresh`
-  std::vector<std::string> fresh;  // heads to initialise: another number of classes
+  std::vector<std::string> fresh;  // heads to initialise: the number of classes differs
   std::string note;  // "weights: FILE, 150 of 152 tensors, new head (1000 classes there, 5 here)"
 };
 // `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] (2 +
 // G*G with a "dist_token") is resized like timm's resample_abs_pos_embed if the grid differs.
-// Wrapper prefixes shared by all names are removed. Throws UserError listing what is missing,
-// extra, of another shape or not finite.
+// Wrapper prefixes shared by all names are removed. Throws UserError listing the tensors that are
+// missing, extra, of a different shape or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,
                       const std::vector<std::string>& heads);

@@ -44,7 +44,7 @@ class MetadataReader {
     if (!value) return std::nullopt;
     constexpr auto known = words(E{});
     const auto word = std::ranges::find(known, *value);
-    if (word == known.end()) fail(key, "one that is known here");
+    if (word == known.end()) fail(key, "a known value");
     return static_cast<E>(word - known.begin());
   }
 

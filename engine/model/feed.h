@@ -1,8 +1,8 @@
-// The host's input to a step: batches and StepParams. The model always reads slot 0. With an upload
-// stream, batches arrive in slots 1 and 2 alternately, and stream 0 copies them to slot 0.
-// StepParams pass through a ring buffer in host memory, as the host may be a whole update ahead of
-// the device. In a pipeline, the first stage holds the images and sends the targets to the last
-// stage, which computes the loss.
+// The host's input to a step: batches and StepParams. The model always reads slot 0, since recorded
+// graphs hold its addresses. With an upload stream, batches arrive in slots 1 and 2 in turn, and
+// stream 0 copies them to slot 0. StepParams pass through a ring buffer in host memory, as the host
+// may be a whole update ahead of the device. In a pipeline, the first stage holds the images and
+// sends the targets to the last stage, which computes the loss.
 #pragma once
 #include <memory>
 #include <span>
@@ -30,7 +30,7 @@ class Feed {
   const StepParams* params(int micro) const;
   std::span<char> targets() const;  // mixes and labels of the whole batch
 
-  void upload(const Batch&);  // does nothing if the batch has no images
+  void upload(const Batch&);  // does nothing if this process holds no images
   void wait_for_upload();
   void set_params(std::span<const StepParams>);  // one per micro-batch
 

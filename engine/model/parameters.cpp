@@ -177,7 +177,7 @@ void Parameters::set_moments(const Tensors& values) {
     for (const ParameterInfo& p : graph_->parameters())
       if (!values.contains(prefix + p.name))
         throw UserError("checkpoint: the optimizer's state lacks '" + (prefix + p.name) +
-                        "'; it was saved by another optimizer");
+                        "'; it was saved with another optimizer");
     set_kept(arena, values, prefix);
   }
 }

@@ -21,7 +21,8 @@ struct ParameterCopy {
 
 class Parameters {
  public:
-  // Elements after the gradients that are reduced with them (GradientTail).
+  // Elements after the gradients that are reduced with them (GradientTail, which uses four; the
+  // others keep the size a multiple of a chunk).
   static constexpr size_t tail = OptimizerUpdate::decay_chunk;
 
   // moments: 2 (m and v), 1 (m) or 0. ema: keeps a moving average of the weights. shards: parts of

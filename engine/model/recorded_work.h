@@ -1,4 +1,5 @@
-// Work that is enqueued many times unchanged. The first run records it: on a GPU, as a CUDA graph.
+// Work that is enqueued many times unchanged. On a GPU the first run launches its kernels, the
+// second captures a CUDA graph, and later ones launch that.
 // Values that change from run to run must be passed through device memory.
 #pragma once
 #include <algorithm>

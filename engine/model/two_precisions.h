@@ -28,8 +28,8 @@ class TwoPrecisions final : public Model {
   void share_batch(const Feed& feed, const Context& first) override {
     now_->share_batch(feed, first);
   }
-  void train(std::span<const Context> micro_batches, const BackwardCallbacks& events) override {
-    now_->train(micro_batches, events);
+  void train(std::span<const Context> micro_batches, const BackwardCallbacks& callbacks) override {
+    now_->train(micro_batches, callbacks);
   }
   void evaluate(const Context& context, int micro) override { now_->evaluate(context, micro); }
   bool computes_loss() const override { return now_->computes_loss(); }

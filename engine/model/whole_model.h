@@ -16,17 +16,17 @@ class WholeModel final : public Model {
   size_t saved_bytes() const override { return chunk_.saved_bytes(); }
   size_t scratch_bytes() const override { return chunk_.scratch_bytes(); }
   void use(char* saved, char* scratch) override { chunk_.use(saved, scratch); }
-  void train(std::span<const Context> micro_batches, const BackwardCallbacks& events) override {
-    if (together_) return train_together(micro_batches, events);
+  void train(std::span<const Context> micro_batches, const BackwardCallbacks& callbacks) override {
+    if (together_) return train_together(micro_batches, callbacks);
     const int count = static_cast<int>(micro_batches.size());
     for (int micro = 0; micro < count; ++micro) {
       const Context& context = micro_batches[static_cast<size_t>(micro)];
       const bool last = micro + 1 == count;
       traced(trace_, nullptr, {.work = Work::forward, .chunk = 0, .micro = micro},
              [&] { chunk_.forward(context, 0); });
-      if (last && events.begins) events.begins();
+      if (last && callbacks.begins) callbacks.begins();
       traced(trace_, nullptr, {.work = Work::backward, .chunk = 0, .micro = micro},
-             [&] { chunk_.backward(context, 0, last ? events.ready : nullptr); });
+             [&] { chunk_.backward(context, 0, last ? callbacks.ready : nullptr); });
     }
   }
   void evaluate(const Context& context, int) override { chunk_.forward(context, 0); }
@@ -35,12 +35,12 @@ class WholeModel final : public Model {
   void trace(Trace* to) override { trace_ = to; }
 
  private:
-  void train_together(std::span<const Context> all, const BackwardCallbacks& events) {
+  void train_together(std::span<const Context> all, const BackwardCallbacks& callbacks) {
     traced(trace_, nullptr, {.work = Work::forward, .chunk = 0, .micro = 0},
            [&] { chunk_.forward(all); });
-    if (events.begins) events.begins();
+    if (callbacks.begins) callbacks.begins();
     traced(trace_, nullptr, {.work = Work::backward, .chunk = 0, .micro = 0},
-           [&] { chunk_.backward(all, events.ready); });
+           [&] { chunk_.backward(all, callbacks.ready); });
   }
 
   ModelChunk chunk_;

@@ -143,8 +143,8 @@ bool is_of_training(const std::string& flag) {
   std::error_code error;
   std::string advice = " after ./launcher " + usage_of(command);
   if (std::filesystem::is_directory(rest[0], error) && command.trains())
-    advice = ": data are given by --data";
-  if (parse_number(rest[0])) advice = ": lists are written with commas, as --betas 0.9,0.999";
+    advice = ": give data as --data PATH";
+  if (parse_number(rest[0])) advice = ": write lists with commas, like --betas 0.9,0.999";
   throw UserError("unexpected argument '" + printable(rest[0]) + "'" + advice + see_help(command));
 }
 

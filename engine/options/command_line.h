@@ -41,7 +41,7 @@ struct CommandLine {
   std::string config;          // --config FILE
 };
 
-// The values of the command's own options as a struct S, whose members its rows refer to.
+// The values of the command's own options as a struct S, to whose members the command's rows refer.
 template <class S>
 S own_options(const CommandLine& line) {
   S options;

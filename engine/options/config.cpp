@@ -29,7 +29,7 @@ void refuse_both(const Values& values, const std::string& where) {
   for (const auto& [one, other, other_counts] : alternatives) {
     if (!values.contains(one) || !values.contains(other)) continue;
     throw UserError(where + find_option(one)->flag() + " and " + find_option(other)->flag() +
-                    " exclude each other");
+                    " can't be used together");
   }
 }
 
@@ -220,7 +220,7 @@ Request read_new_run(const CommandLine& line) {
   Options& options = request.options;
   overlay_given(options, request);
   if (options.model.empty())
-    throw UserError("no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are " +
+    throw UserError("no MODEL given: ./launcher MODEL [options], or --recipe NAME; models: " +
                     join(known_models(), ", "));
   request.model = load_model_config(options.model);
   return request;
@@ -269,7 +269,7 @@ Options resolve_options(const Request& request, const ModelConfig& model, DataKi
 Options options_of_run(const std::string& folder) {
   const std::string path = std::filesystem::path(folder) / "config.json";
   Options options;
-  // A run's config.json has the options that --augment implied, unless it is older than them.
+  // config.json has the options that --augment implied, unless it predates these options.
   const Values values = read_config(path);
   (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);
   if (options.model.empty()) throw UserError(path + ": 'model' is missing");
@@ -287,8 +287,7 @@ std::optional<std::string> folder_to_resume(const CommandLine& line) {
   const auto out = line.values.find("out");
   if (folder != "auto") {
     if (out == line.values.end()) return folder;
-    throw UserError("--resume " + folder +
-                    " and --out name the run's folder twice; leave --out out");
+    throw UserError("--resume " + folder + " and --out both name the run's folder; give only one");
   }
   if (out != line.values.end()) return out->second[0];
   if (!line.config.empty())

@@ -15,7 +15,7 @@ struct Foreign {
   std::string_view names, ours;
 };
 
-constexpr std::string_view none = "not there in barevision";
+constexpr std::string_view none = "not in barevision";
 
 constexpr Foreign foreign[] = {
     {" --batch-size -b --validation-batch-size ",
@@ -92,19 +92,19 @@ constexpr Foreign foreign[] = {
     {" --rdzv-backend --rdzv-id --rdzv-conf --standalone ",
      "not needed here: -n starts the processes of a machine, --nnodes those of several"},
     {" --hostfile --machinefile --hosts ",
-     "not there in barevision: start ./launcher on each machine with --nnodes, --node-rank and "
-     "--master-addr, or the ranks by mpirun or srun"},
+     "not in barevision: start ./launcher on each machine with --nnodes, --node-rank and "
+     "--master-addr, or start the ranks with mpirun or srun"},
     {" --fusion-threshold --fusion-threshold-mb ", "--bucket-bytes"},
     {" --cycle-time --cycle-time-ms ",
      "not needed here: a bucket of gradients (--bucket-bytes) is reduced as soon as it is full"},
     {" --teacher --teacher-model --distillation-type --distillation-alpha --distillation-tau ",
-     "not there in barevision: vit_tiny_distilled and vit_large_distilled train both heads on the "
+     "not in barevision: vit_tiny_distilled and vit_large_distilled train both heads on the "
      "labels"},
     {" --num-nodes ", "--nnodes"},
     {" --machine-rank ", "--node-rank"},
     {" --main-process-ip ", "--master-addr"},
     {" --main-process-port ", "--master-port"},
-    {" --test-only --evaluate -e --validate ", "a command of its own: ./launcher eval RUN"},
+    {" --test-only --evaluate -e --validate ", "the command ./launcher eval RUN"},
     {" --log-wandb --wandb-project ", none},
 };
 
@@ -195,7 +195,7 @@ std::string advice_for_missing_model(const std::string& name) {
 
 std::string advice_for_foreign_policy(std::string_view policy) {
   for (const auto& [beginning, ours] : policies)
-    if (policy.starts_with(beginning)) return " (here it is " + std::string(ours) + ")";
+    if (policy.starts_with(beginning)) return " (use " + std::string(ours) + ")";
   return "";
 }
 
@@ -204,7 +204,7 @@ std::string advice_for_foreign(std::string_view flag) {
   std::ranges::replace(word, '_', '-');
   for (const auto& [names, ours] : foreign)
     if (names.find(word) != names.npos)
-      return (ours.starts_with("not") ? ": " : ": here it is ") + std::string(ours);
+      return (ours.starts_with("not") ? ": " : ": use ") + std::string(ours);
   return "";
 }
 
@@ -218,7 +218,7 @@ std::string advice_for_foreign_model(const std::string& name) {
   if (same.starts_with("deit_")) same.replace(0, 4, "vit");  // the same model
   if (std::ranges::find(ours, same) == ours.end()) return advice_for_missing_model(same);
   const ModelConfig model = load_model_config(same);
-  std::string text = ": here it is " + model.name;
+  std::string text = ": use " + model.name;
   if (part[3].matched) {
     const std::string flags = "--patch-size " + part[3].str() + " --image-size " + part[4].str();
     const bool defaults =

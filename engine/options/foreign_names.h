@@ -5,15 +5,15 @@
 
 namespace bv {
 
-// Advice for a user who typed `flag`, an option of such a program ("--batch-size"): ": here it is
+// Advice for a user who typed `flag`, an option of one of these programs ("--batch-size"): ": use
 // --batch". Empty if the option is unknown.
 std::string advice_for_foreign(std::string_view flag);
 
-// The same for a model name like timm's "vit_large_patch32_384.orig_in21k": ": here it is vit_large
+// The same for a model name like timm's "vit_large_patch32_384.orig_in21k": ": use vit_large
 // --patch-size 32 --image-size 384; ...", or the nearest models. Empty if the name is unknown.
 std::string advice_for_foreign_model(const std::string& name);
 
-// The same for a value of --auto-augment, like timm's "rand-m9-mstd0.5": " (here it is ra, ...)".
+// The same for a value of --auto-augment, like timm's "rand-m9-mstd0.5": " (use ra, ...)".
 std::string advice_for_foreign_policy(std::string_view policy);
 
 }  // namespace bv

@@ -44,7 +44,7 @@ constexpr size_t few = 20;
 constexpr CommonOption common[] = {
     {"--config FILE", "options from a file in the format of a run's config.json", true},
     {"--version", "print the version, and what it was built with"},
-    {"-h, --help", "print this help, of the options that most runs need"},
+    {"-h, --help", "print this help, with the options that most runs need"},
     {"--help-all", "print the help of all options"}};
 
 constexpr std::string_view markdown_head =
@@ -53,10 +53,10 @@ constexpr std::string_view markdown_head =
 
 `./launcher --help` lists the options that most runs need, `./launcher --help-all` all of them,
 `./launcher COMMAND --help` those of a command. `./launcher MODEL --data PATH --help` shows the
-values that hold for that model and that data. `./launcher help --man` prints all this as a man
+values that apply to that model and that data. `./launcher help --man` prints all this as a man
 page.
 
-A value comes from the first of these that states it: the command line, the file of `--config`,
+A value comes from the first of these that sets it: the command line, the file of `--config`,
 the recipe of `--recipe`, the model's own recipe for this kind of data (`models/MODEL.json`), the
 default below. If an option is given twice, the last value counts. Sections up to [Other](#other)
 are options of training; each command's own follow.
@@ -153,11 +153,11 @@ std::string training_help(const Command& command, std::span<const Command> all,
   text += groups_of(command, view) + common_lines(command, view);
   if (view.holds)
     text += paragraph(
-        "In [ ]: what holds for " + view.holds->model + " and these data and options.", view);
+        "In [ ]: the values for " + view.holds->model + ", these data and these options.", view);
   else
     text += paragraph(
         "In [ ]: the default, unless the model's recipe (models/MODEL.json) has another for this "
-        "kind of data; ./launcher MODEL --data PATH --help shows what holds. The command line "
+        "kind of data; ./launcher MODEL --data PATH --help shows what applies. The command line "
         "wins over --config, which wins over the recipe.",
         view);
   return text + last_line(command, !view.all, view);

@@ -15,8 +15,8 @@ struct HelpView {
       nullptr;  // values to show instead of the defaults, for a model and its data
 };
 
-// Width of help and tables: the terminal's if standard output is one, else COLUMNS, else 80; at
-// least 44, at most 100.
+// Width of help and tables: the terminal's if standard output is a terminal, else COLUMNS, else 80;
+// at least 44, at most 100.
 size_t text_width();
 
 std::string help_text(const Command&, std::span<const Command> all, const HelpView& = {});

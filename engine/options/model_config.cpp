@@ -27,7 +27,7 @@ fs::path models_folder() {
   for (fs::path above = program; above.has_relative_path(); above = above.parent_path())
     if (fs::is_directory(above / "models", error)) return above / "models";
   throw UserError("no folder models/ next to " + (program / "launcher").string() +
-                  "; set BAREVISION_MODELS to it");
+                  "; set BAREVISION_MODELS to its path");
 }
 
 std::vector<std::string> json_files_in(const fs::path& folder) {
@@ -49,8 +49,8 @@ ModelConfig load_model_config(const std::string& name) {
   if (std::ranges::find(names, name) == names.end()) {
     const std::string elsewhere = advice_for_foreign_model(name);
     throw UserError("unknown model '" + printable(name) + "'" +
-                    (elsewhere.empty() ? suggestion(name, names) : elsewhere) + "; there are " +
-                    join(names, ", "));
+                    (elsewhere.empty() ? suggestion(name, names) : elsewhere) +
+                    "; available: " + join(names, ", "));
   }
   const std::string path = models_folder() / (name + ".json");
   return parse_model_config(read_text_file(path), path, name);
@@ -69,7 +69,7 @@ ModelConfig parse_model_config(std::string_view text, const std::string& path,
   if (model.family == nullptr) {
     std::vector<std::string> names;
     for (const ModelFamily* known : families()) names.emplace_back(known->name);
-    json.fail("unknown family '" + printable(family) + "'; there are " + join(names, ", "));
+    json.fail("unknown family '" + printable(family) + "'; available: " + join(names, ", "));
   }
   if (model.family->patches) model.patch_size = json.whole("patch_size", 1024);
   model.sizes = model.family->read(json);

@@ -27,7 +27,7 @@ struct ModelConfig {
 std::filesystem::path models_folder();
 std::vector<std::string> json_files_in(const std::filesystem::path& folder);  // names, sorted
 std::vector<std::string> known_models();                                      // sorted
-// Throws UserError: an unknown model (naming the nearest), an unknown key, an impossible size.
+// Throws UserError for an unknown model (naming the nearest), an unknown key, an impossible size.
 ModelConfig load_model_config(const std::string& name);
 ModelConfig parse_model_config(std::string_view text, const std::string& path,
                                const std::string& name);

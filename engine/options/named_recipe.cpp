@@ -29,8 +29,8 @@ NamedRecipe load_recipe(const std::string& name) {
   const std::vector<std::string> names = known_recipes();
   if (std::ranges::find(names, name) == names.end())
     throw UserError("unknown recipe '" + printable(name) + "'" + suggestion(name, names) +
-                    (name.ends_with(".json") ? "; --config takes a file" : "") + "; there are " +
-                    join(names, ", "));
+                    (name.ends_with(".json") ? "; --config takes a file" : "") +
+                    "; available: " + join(names, ", "));
   const std::string path = recipes_folder() / (name + ".json");
   return parse_recipe(read_text_file(path), path, name);
 }

@@ -20,7 +20,7 @@ struct NamedRecipe {
 };
 
 std::vector<std::string> known_recipes();  // sorted
-// Throws UserError: an unknown recipe (naming the nearest), an unknown or nested key, a bad value.
+// Throws UserError for an unknown recipe (naming the nearest), unknown or nested key, or bad value.
 NamedRecipe load_recipe(const std::string& name);
 NamedRecipe parse_recipe(std::string_view text, const std::string& path, const std::string& name);
 

@@ -49,16 +49,16 @@ constexpr OptionRow data_rows[] = {
      "validation images: a folder with the same class folders, or records of the same classes", any,
      data_path},
     {"val_fraction", "X", of<&O::val_fraction>,
-     "fraction of each class held out for validation if the folder has no val/; 0: none, and no "
-     "other images are evaluated either, unless --val names them",
+     "fraction of each class held out for validation if the folder has no val/; 0: no "
+     "evaluation at all, unless --val names images",
      fraction, named_or_new},
     {"split_seed", "N", of<&O::split_seed>,
      "seed of the choice of validation images by --val-fraction", any, new_run},
     {"classes", "N|A,B,..", of<&O::classes>,
      "number of classes, or their names in label order; default: the data's", any, by_data},
     {"class_names", "FILE", of<&O::class_names>,
-     "names for records whose labels have none: one a line, the first for the lowest label, which "
-     "is 0 or 1",
+     "names for records whose labels have none: one per line, the first for the lowest label "
+     "(0 or 1)",
      any, data_path},
     {"image_size", "N", of<&O::image_size>,
      "side of the model's input in pixels; default: the recipe's, else the data's, else the "
@@ -73,7 +73,7 @@ constexpr OptionRow data_rows[] = {
     {"augment", "", of<&O::augment>,
      "basic: random crop and flip of training images; strong: timm's for ViTs, --train-crop "
      "random-resized --auto-augment ra --ra-ops 2 --ra-magnitude 9 --random-erase 0.25 --mixup 0.8 "
-     "--cutmix 1 --mixup-switch-prob 0.5; the options themselves win"},
+     "--cutmix 1 --mixup-switch-prob 0.5; explicit options win"},
     {"train_crop", "", of<&O::train_crop>,
      "random-resized: by --scale and --ratio; padded: scaled as for evaluation, a black frame of "
      "--padding, cropped at random; pad-if-needed: not scaled, framed where smaller, cropped at "
@@ -84,13 +84,15 @@ constexpr OptionRow data_rows[] = {
     {"ratio",
      "A,B",
      of<&O::ratio>,
-     "width by height of random-resized crops",
+     "width / height of random-resized crops",
      {.min = 0, .max = 100, .min_open = true}},
-    {"padding", "N", of<&O::padding>, "width of padded's frame in pixels", between(0, 4096)},
+    {"padding", "N", of<&O::padding>, "width in pixels of --train-crop padded's frame",
+     between(0, 4096)},
     {"hflip", "P", of<&O::hflip>,
      "probability that a training image is flipped horizontally; default: 0.5, 0 for drawn images",
      probability},
-    {"vflip", "P", of<&O::vflip>, "probability that it is flipped vertically", probability},
+    {"vflip", "P", of<&O::vflip>, "probability that a training image is flipped vertically",
+     probability},
     {"crop_mode", "", of<&O::crop_mode>,
      "for evaluation, center: the short side scaled to the image size, the middle cropped; squash: "
      "both sides scaled; border: the long side scaled, the mean colour around; pad: not scaled, a "
@@ -101,7 +103,7 @@ constexpr OptionRow data_rows[] = {
      "fraction of the scaled image that the centre crop keeps",
      {.min = 0.1, .max = 1}},
     {"interpolation", "", of<&O::interpolation>,
-     "how images are resampled, antialiased as in PIL; pixels next to a crop count, as in PIL's "
+     "how images are resampled, antialiased as in PIL; pixels around a crop are used, as in PIL's "
      "resize(box=...), unlike torchvision's RandomResizedCrop; JPEG crops of at least 2.5, 5 or 10 "
      "times the input's size (random crops: 8, 16 or 32) are decoded at 1/2, 1/4 or 1/8, which "
      "changes pixels by one level on average"},
@@ -112,7 +114,7 @@ constexpr OptionRow data_rows[] = {
      "grey), while timm interpolates and fills with the mean"},
     {"ra_ops", "N", of<&O::ra_ops>, "operations of ra and ra-dali", between(1, 16)},
     {"ra_magnitude", "N", of<&O::ra_magnitude>,
-     "strength of these operations: ra 0-30, ra-dali 0-10; default: 9 and 10", between(0, 30)},
+     "strength of ra's (0-30) and ra-dali's (0-10) operations; default: 9 and 10", between(0, 30)},
     {"color_jitter", "B,C,S,H", of<&O::color_jitter>,
      "strength of random brightness, contrast, saturation and hue, in a random order, as in "
      "torchvision's ColorJitter (one number: of the first three, as in timm); applied after "
@@ -129,7 +131,7 @@ constexpr OptionRow data_rows[] = {
     {"cutmix", "A", of<&O::cutmix>,
      "CutMix: paste a rectangle of another image, its area drawn from Beta(A, A); 0: off", alpha},
     {"cutmix_minmax", "A,B", of<&O::cutmix_minmax>,
-     "sides of these rectangles, as fractions of the image's, instead of --cutmix, which becomes 1",
+     "CutMix rectangles' sides, as fractions of the image's, instead of --cutmix, which becomes 1",
      probability},
     {"mixup_prob", "X", of<&O::mixup_prob>, "probability that --mixup or --cutmix is applied",
      probability},
@@ -147,10 +149,10 @@ constexpr OptionRow data_rows[] = {
 
 constexpr OptionRow model_rows[] = {
     {"recipe", "NAME", of<&O::recipe>,
-     "train by models/recipes/NAME.json, which names the MODEL, too; ./launcher recipes lists them",
-     any, command_line},
+     "train as models/recipes/NAME.json says, MODEL included; ./launcher recipes lists them", any,
+     command_line},
     {"patch_size", "N", of<&O::patch_size>,
-     "side of a ViT's patches; default: the model's; with images smaller than the model's the "
+     "side of a ViT's patches; default: the model's; for images smaller than the model's, the "
      "recipe's for this kind of data",
      between(1, 1024)},
     {"weights", "FILE", of<&O::weights>,
@@ -159,7 +161,7 @@ constexpr OptionRow model_rows[] = {
      "is handled; none: from random weights, whatever --recipe says",
      any, weights_path},
     {"representation_size", "N", of<&O::representation_size>,
-     "a linear layer of N features with tanh before a ViT's head, as in the first ones; 0: none",
+     "a linear layer of N features with tanh before a ViT's head, as in the first ViTs; 0: none",
      between(0, 65536)},
     {"drop_rate", "X", of<&O::drop_rate>, "dropout before the head", fraction},
     {"pos_drop_rate", "X", of<&O::pos_drop_rate>, "dropout after a ViT's position embedding",
@@ -206,9 +208,10 @@ constexpr OptionRow optimizer_rows[] = {
     {"eps", "X", of<&O::eps>, "added to the denominator of adam and adamw", not_negative},
     {"weight_decay", "X", of<&O::weight_decay>,
      "decoupled in adamw, otherwise added to the gradient", not_negative},
-    {"decay", "", of<&O::decay>, "weights: no decay of biases, norms, position and class tokens"},
+    {"decay", "", of<&O::decay>,
+     "weights: no decay of biases, norms, position embedding and class tokens"},
     {"schedule", "", of<&O::schedule>,
-     "learning rate after the warm-up; cosine and poly begin with its end"},
+     "learning rate after the warm-up; cosine and poly begin when it ends"},
     {"schedule_by", "", of<&O::schedule_by>, "how often the learning rate changes"},
     {"min_lr", "X", of<&O::min_lr>, "final learning rate of cosine and poly", not_negative},
     {"period_epochs", "X", of<&O::period_epochs>,
@@ -217,7 +220,7 @@ constexpr OptionRow optimizer_rows[] = {
      some},
     {"decay_epochs", "X", of<&O::decay_epochs>, "epochs from one decay of step to the next", some},
     {"decay_milestones", "A,B,..", of<&O::decay_milestones>,
-     "the epochs, counted from 1, with which multistep decays", between(1, max_epochs)},
+     "the epochs, counted from 1, at whose start multistep decays", between(1, max_epochs)},
     {"decay_rate", "X", of<&O::decay_rate>,
      "factor of each decay of step and multistep, or the power of poly; default: 0.1, as in "
      "timm",
@@ -243,7 +246,7 @@ constexpr OptionRow optimizer_rows[] = {
     {"loss_scale_init", "X", of<&O::loss_scale_init>,
      "initial dynamic loss scale; it halves when a gradient overflows", between(1, 0x1p24)},
     {"loss_scale_growth_interval", "N", of<&O::loss_scale_growth_interval>,
-     "updates without an overflow before it doubles", count},
+     "updates without an overflow before the loss scale doubles", count},
     {"label_smoothing", "X", of<&O::label_smoothing>,
      "fraction of the target spread over all classes", fraction},
 };
@@ -254,7 +257,7 @@ constexpr OptionRow output_rows[] = {
     {"resume", "DIR|auto", of<&O::resume>,
      "resume the run in this folder with its own options; with MODEL or --recipe, start it there "
      "if "
-     "the folder has none, so that the same command may be given again; auto: in --out's folder",
+     "the folder has none, so that the same command can be repeated; auto: in --out's folder",
      any, resumed},
     {"save_every", "N|Nsteps|Nmin", of<&O::save_every>,
      "epochs, updates (500steps) or time (30s, 10min, 2h) from one checkpoint to the next", any,
@@ -271,7 +274,7 @@ constexpr OptionRow output_rows[] = {
      any, any_time},
     {"tensorboard", "", of<&O::tensorboard>,
      "write events.out.tfevents.*, which TensorBoard shows, to the run folder: the same figures, "
-     "the options, training images and mistakes as pictures; on only in a build with protobuf",
+     "the options, training images and mistakes as pictures; needs a build with protobuf",
      any, any_time},
     {"quiet", "", of<&O::quiet>, "print only warnings, errors and the last line", any, this_time},
 };
@@ -283,26 +286,26 @@ constexpr OptionRow machine_rows[] = {
     {"min_nproc", "N", of<&O::min_nproc>,
      "on one machine: the run may have fewer processes than -n, at least N, if there are fewer "
      "GPUs "
-     "or, with --max-restarts, if one fails twice in a row before its first step; the batch stays; "
+     "or, with --max-restarts, if one fails twice in a row before its first step; --batch is kept; "
      "default: as many as -n",
      between(1, 1024), this_time},
     {"nnodes", "N|MIN:MAX", of<&O::nnodes>,
      "number of machines (nodes): start the launcher on each, with its --node-rank and the same "
-     "-n; MIN:MAX, like 2:4: the run starts once MAX have come, or MIN and none after them for "
+     "-n; MIN:MAX, like 2:4: the run starts once MAX have connected, or MIN and no others for "
      "half "
-     "of --timeout, and with --max-restarts again with those that are left or come back; the batch "
-     "stays, each process's share of it changes",
+     "of --timeout; --max-restarts restarts it with those that are left or return; the batch "
+     "is kept, each process's share of it changes",
      any, this_time},
     {"node_rank", "K", of<&O::node_rank>, "number of this machine, from 0", between(0, 1023),
      this_time},
     {"master_addr", "HOST", of<&O::master_addr>,
      "the machine of --node-rank 0, to which all others connect", any, this_time},
-    {"master_port", "PORT", of<&O::master_port>, "a free TCP port of that machine",
+    {"master_port", "PORT", of<&O::master_port>, "a free TCP port of the machine of --node-rank 0",
      between(1, 65534), this_time},
     {"device", "", of<&O::device>, "auto: cuda if there is a GPU, else cpu", any, any_time},
     {"precision", "", of<&O::precision>,
      "type of the computation; weights stay fp32; auto: on cuda bf16 (fp16 before sm_80), else "
-     "fp32; the cpu has bf16 where it has AVX512_BF16",
+     "fp32; bf16 on the cpu needs AVX512_BF16",
      any, recipe_or_resume},
     {"amp_policy", "", of<&O::amp_policy>,
      "adaptive mixed precision: some epochs, counted from 1, compute in --precision (16 bits), the "
@@ -320,10 +323,10 @@ constexpr OptionRow machine_rows[] = {
     {"amp_interval", "N", of<&O::amp_interval>,
      "a window of policy 2 begins with each multiple of N, counted in epochs",
      between(1, max_epochs)},
-    {"amp_interval_hold", "N", of<&O::amp_interval_hold>, "length of this window in epochs",
+    {"amp_interval_hold", "N", of<&O::amp_interval_hold>, "length of policy 2's windows in epochs",
      between(1, max_epochs)},
     {"kernels", "", of<&O::kernels>,
-     "a GPU's kernels; plain: one thread per output, as each NAME.cu opens, to read and to compare "
+     "a GPU's kernels; plain: one thread per output, first in each NAME.cu, to read and to compare "
      "with; slow; hopper: those made for sm_90 (H100, H200) where there are any, which no GPU has "
      "run yet",
      any, any_time},
@@ -334,12 +337,12 @@ constexpr OptionRow machine_rows[] = {
      "a third more work, identical results",
      any, recipe_or_resume},
     {"pipeline", "P", of<&O::pipeline>,
-     "cut the model into P stages, each in a process of its own: of -n processes, N / P train a "
-     "copy of it each",
+     "cut the model into P stages, one process each: -n N trains N / P copies "
+     "of the model",
      between(1, 1024), named_or_resume},
     {"micro_batches", "M", of<&O::micro_batches>,
      "images of a batch pass through the model in M parts, whose gradients are added: less memory "
-     "without --pipeline, less waiting with it; default: 4 for each stage, else 1",
+     "without --pipeline, less waiting with it; default: 4 per stage with --pipeline, else 1",
      count, recipe_or_resume},
     {"chunks", "V", of<&O::chunks>,
      "parts of the model in each stage (interleaved schedule): less waiting, more messages",
@@ -352,21 +355,21 @@ constexpr OptionRow machine_rows[] = {
      "image-decoding threads per process; 0: one for each of its cores", between(0, 1024),
      any_time},
     {"cache_mb", "N", of<&O::cache_mb>,
-     "keep decoded images in memory if all of them fit in this many MiB; 0: don't", between(0, 1e9),
+     "keep decoded images in memory if all of them fit in this many MiB; 0: off", between(0, 1e9),
      any_time},
     {"bucket_bytes", "N", of<&O::bucket_bytes>,
      "gradients are exchanged in buckets of at most this size; default: 25 MiB on cuda, "
      "else 4 MiB",
      between(4096, 1e12), any_time},
     {"comm_streams", "N", of<&O::comm_streams>,
-     "streams that exchange buckets concurrently; changes no result", between(1, 8), any_time},
+     "streams that exchange buckets concurrently; results stay the same", between(1, 8), any_time},
     {"all_reduce", "", of<&O::all_reduce>,
      "how gradients are added: flat: over all processes (on GPUs as NCCL chooses); 2d: inside each "
      "node, between the nodes, inside again; auto: 2d on several nodes on cpu, else "
      "flat; they add in different orders, so their last bits differ, the same on all processes",
      any, any_time},
     {"shards", "S", of<&O::shards>,
-     "divide each batch into S equal parts, a power of two, and add their gradients in one order: "
+     "divide each batch into S equal parts, a power of two, and add gradients in a fixed order: "
      "the weights are the same, byte for byte, on any number of processes that divides S; each "
      "keeps S / N gradients; 0: off",
      between(0, 1024), named_or_new},

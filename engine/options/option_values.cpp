@@ -309,7 +309,7 @@ Values values_from_json(const Json& object, const std::string& where, OptionFile
   for (const auto& [key, value] : object.items()) {
     if (value.is_object())
       throw UserError(where + ": '" + printable(key) +
-                      "' is an object, whose options are not read; put them next to it");
+                      "' is an object, whose options are not read; move them out of it");
     const OptionRow* row = find_option(key);
     if (!row)
       throw UserError(where + ": unknown key '" + printable(key) + "'" + advice_for_key(key));

@@ -50,7 +50,7 @@ struct NodeCount {
 
 // How a model's blocks are divided into parts (--partition). uniform: equal numbers of blocks, with
 // one more in the last parts if needed; balanced: the largest part has as few parameters as
-// possible; cost: as few flops; list: the given numbers of blocks.
+// possible; cost: as few flops as possible; list: the given numbers of blocks.
 struct Partition {
   static constexpr const char* form =
       "must be uniform, balanced, cost or the blocks of each part, like 6,6";
@@ -177,7 +177,7 @@ struct MachineOptions {
   std::optional<int> nproc;      // -n
   std::optional<int> min_nproc;  // with fewer the run neither starts nor continues
   NodeCount nnodes;              // machines
-  int node_rank = 0;             // which of them this is
+  int node_rank = 0;             // number of this machine, from 0
   std::string master_addr;
   int master_port = 29500;
   std::optional<DeviceKind> device;
@@ -217,7 +217,8 @@ struct Options : InputOptions,
   // that is an error; any other value is a default, which gives way with a note.
   bool is_explicit(std::string_view name) const { return source(name) >= Source::run; }
 
-  // Defined in option_values.cpp: inline, every file would compile code for a hundred members.
+  // Defined in option_values.cpp: if they were inline, every file would compile code for a hundred
+  // members.
   Options();
   Options(const Options&);
   Options(Options&&) noexcept;

@@ -4,7 +4,7 @@
 
 namespace bv {
 
-// Whether it is "timm/..." or "torchvision/...", unless there is a file with that path.
+// Whether `given` is "timm/..." or "torchvision/...", and not the path of a file.
 bool names_public_weights(const std::string& given);
 
 }  // namespace bv

@@ -111,7 +111,7 @@ PipelinedModel::InFlight PipelinedModel::none_in_flight() const {
 }
 
 void PipelinedModel::train(std::span<const Context> micro_batches,
-                           const BackwardCallbacks& events) {
+                           const BackwardCallbacks& callbacks) {
   const auto is_forward = [](const Task& t) { return t.forward; };
   const auto last_forward = std::find_if(tasks_.rbegin(), tasks_.rend(), is_forward).base();
   InFlight in_flight = none_in_flight();
@@ -127,11 +127,11 @@ void PipelinedModel::train(std::span<const Context> micro_batches,
     if (forward) {
       traced(trace_, nullptr, what, [&] { own.forward(context, slot); });
       const bool last = tasks_.begin() + static_cast<ptrdiff_t>(i) + 1 == last_forward;
-      if (last && events.begins) events.begins();
+      if (last && callbacks.begins) callbacks.begins();
     } else {
       const bool last = micro + 1 == plan_.shape.micro_batches;
       traced(trace_, nullptr, what,
-             [&] { own.backward(context, slot, last ? events.ready : nullptr); });
+             [&] { own.backward(context, slot, last ? callbacks.ready : nullptr); });
     }
   }
   exchange(rounds_.back(), in_flight);

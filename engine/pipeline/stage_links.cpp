@@ -8,7 +8,8 @@ StageLinks::StageLinks(Backend& backend, Communicator& all, const Grid& grid) : 
     channels_.emplace_back(backend, all.group(grid.pipeline_group()), number);
   };
   add();
-  // A rank has streams if it has enough cores; the second channel needs them on all ranks.
+  // On a CPU a rank has streams only if it has enough cores; the second channel needs streams on
+  // all ranks.
   const bool beside = channel().stream() && !stages().in_call_order();
   if (all.all_reduce_scalar(beside ? 0 : 1) == 0) add();
 }

@@ -1,6 +1,6 @@
 // Point-to-point traffic of a pipeline, overlapped with compute: activations on one channel,
-// gradients on the other; each channel's exchanges run one after another. Deadlock-free whenever
-// the synchronous schedule is, since each transfer starts no later than in that one. Without a
+// gradients on the other; each channel's exchanges run one after another. Whenever the synchronous
+// schedule is free of deadlocks, so is this one, since each transfer starts no later. Without a
 // communication stream this is the synchronous schedule.
 #pragma once
 #include <array>

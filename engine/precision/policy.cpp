@@ -72,7 +72,7 @@ std::optional<PrecisionPolicy> precision_policy(Options& o, std::vector<std::str
     for (const char* option :
          {"amp_start", "amp_end", "amp_hold", "amp_interval", "amp_interval_hold"})
       if (o.source(option) == Source::command_line)
-        throw UserError(find_option(option)->flag() + " goes with --amp-policy 0, 1 or 2");
+        throw UserError(find_option(option)->flag() + " needs --amp-policy 0, 1 or 2");
     return {};
   }
   const bool by_epoch = o.amp_policy != AmpPolicy::windows;
@@ -80,8 +80,8 @@ std::optional<PrecisionPolicy> precision_policy(Options& o, std::vector<std::str
   if (o.precision == DType::fp32) {
     if (o.is_explicit("amp_policy"))
       refuse(" switches between fp32 and --precision, which is fp32; try fp16 or bf16");
-    notes.push_back("no --amp-policy " + word_of(o.amp_policy) +
-                    ", which the recipe has: --precision is fp32");
+    notes.push_back("the recipe's --amp-policy " + word_of(o.amp_policy) +
+                    " is not used: --precision is fp32");
     o.amp_policy = AmpPolicy::none;
     return {};
   }

@@ -33,7 +33,7 @@ struct PrecisionState {
   double lr = unknown;                    // learning rate of that epoch
   double losses[2] = {unknown, unknown};  // of the last two epochs, the newer one second
 
-  void add_loss(double);  // adds an ended epoch's loss
+  void add_loss(double);  // adds a completed epoch's loss
 };
 
 // Empty for --amp-policy none. Throws UserError if --amp-... options contradict each other or the

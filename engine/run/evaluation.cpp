@@ -55,7 +55,7 @@ void fill(Run& run, EpochRecord& record) {
   record.val_loss = loss;
   record.val_top1 = top1;
   if (run.setup.data.classes.size() > 5) record.val_top5 = sums.top5 / sums.count;
-  if (run.setup.options.ema > 0) {  // the average is what counts
+  if (run.setup.options.ema > 0) {  // then the average's result chooses best/
     const std::optional<EvaluationSums> averaged = evaluate_all(run, true);
     if (!averaged) return;
     record.ema_loss = loss = averaged->loss / averaged->count;

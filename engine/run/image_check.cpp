@@ -28,7 +28,7 @@ BadImages look(Setup& setup, Communicator* communicator) {
   if (setup.options.on_bad_image == OnBadImage::fail)
     throw DataError(bad.first + (count > 1 ? ", and " + more + " more can't be read" : "") +
                     " (--on-bad-image skip skips such files" +
-                    (setup.checkpoint ? "; without them the run can't be resumed)" : ")"));
+                    (setup.checkpoint ? "; if they are deleted, the run can't be resumed)" : ")"));
   setup.notes.push_back("warning: " + std::to_string(count) + " of " + std::to_string(files) +
                         " images can't be read and will be skipped, the first " + bad.first);
   return bad;

@@ -76,7 +76,7 @@ bool Run::plan_only() const {
   if (largest->peak() > left.bytes)
     lacking = "the plan needs " + format_bytes(largest->peak() + besides) + " per process" +
               (stages.size() > 1 ? " of stage " + std::to_string(largest - stages.begin()) : "") +
-              ", but " + format_bytes(limit.bytes) + " are available" +
+              ", but " + format_bytes(limit.bytes) + " is available" +
               what_fits(setup, backend, left);
   if (!setup.options.plan && !lacking.empty()) throw UserError(lacking);
   if (setup.options.plan && rank == 0) {
@@ -107,8 +107,8 @@ void Run::note_free_memory() {
   const size_t free = free_memory_in_bytes();
   if (wanted <= free) return;
   setup.notes.push_back(
-      "warning: " + format_bytes(wanted) + " are planned, but only " + format_bytes(free) +
-      " of memory are free" +
+      "warning: " + format_bytes(wanted) + " is planned, but only " + format_bytes(free) +
+      " of memory is free" +
       what_fits(setup, backend, {free / static_cast<size_t>(setup.local_size), true}));
 }
 

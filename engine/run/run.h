@@ -26,8 +26,8 @@ struct Run {
 
   // True: --plan was given, and its output is printed. Otherwise refuses a plan that doesn't fit.
   bool plan_only() const;
-  // Allocates memory, sets the starting values, opens the run's folder. Collective. From then on,
-  // a stop signal is a request. False: a signal arrived before, and the folder is unchanged.
+  // Allocates memory, sets the starting values, opens the run's folder. Collective. From then on, a
+  // stop signal only sets a request. False: a signal arrived before, and the folder is unchanged.
   bool begin();
   // Inserts the hook by priority, after others of the same priority.
   void attach(std::unique_ptr<Hook>);

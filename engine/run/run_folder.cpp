@@ -72,8 +72,8 @@ std::string RunFolder::begin() {
   const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
   if (before == 0 || contents_ == before) return "";
   return "warning: files in " + o.data +
-         " have other sizes, times or contents than when this run was saved; if the images are "
-         "others, start a new run from --weights " +
+         " have changed in size, time or contents since this run was saved; if the images are "
+         "different, start a new run from --weights " +
          o.out + "/last/weights.safetensors";
 }
 
@@ -109,7 +109,7 @@ std::string RunFolder::save(const Checkpoint& progress, Trainer& trainer, bool b
   writer_.submit({.progress = std::move(c), .best = best});
   if (!replaced) return "";
   return "checkpoint of step " + std::to_string(*replaced) +
-         " left out: the disk was still busy with an earlier one";
+         " skipped: the disk was still busy with an earlier one";
 }
 
 // Fills in the fields of a checkpoint that the training loop doesn't set.
@@ -150,7 +150,7 @@ int64_t RunFolder::last_step() {
 
 void RunFolder::finish() {
   if (!first_) {
-    backend_.synchronize(nullptr);  // for this process's part of what rank 0 saves
+    backend_.synchronize(nullptr);  // rank 0's last save needs this process's part
     return;
   }
   if (communicator_) communicator_->busy(Busy::saving);

@@ -45,8 +45,8 @@ bool is_free(const std::vector<std::string>& names) {
 }
 
 [[noreturn]] void refuse_used(const std::string& said, const std::string& folder) {
-  if (said == "--resume ")  // with a MODEL: there is no config.json, else that run would continue
-    throw UserError(said + folder + ": not empty, and no run folder: it has no config.json");
+  if (said == "--resume ")  // with a MODEL; given a config.json, that run would continue instead
+    throw UserError(said + folder + ": not empty, and not a run folder: it has no config.json");
   throw UserError(said + folder + " exists and is not empty; --resume " + folder +
                   " continues that run, another --out starts a new one");
 }

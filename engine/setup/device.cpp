@@ -53,9 +53,9 @@ DType resolve_precision(Options& o, const Backend& backend, DeviceKind device) {
   if (o.precision && !backend.supports(*o.precision) && o.is_explicit("precision"))
     throw UserError(
         "--precision " + word_of(o.precision) + ": the " + word_of(device) + " device " +
-        (device != DeviceKind::cpu ? "has fp16 and fp32, but bf16 needs compute capability 8.0"
+        (device != DeviceKind::cpu ? "supports fp16 and fp32; bf16 needs compute capability 8.0"
          : bf16                    ? "computes in fp32 and bf16 (--precision bf16)"
-                                   : "computes in fp32 (--precision fp32); bf16 takes a CPU "
+                                   : "computes in fp32 (--precision fp32); bf16 needs a CPU "
                                      "with AVX512_BF16"));
   if (!o.precision || !backend.supports(*o.precision)) o.precision = best;
   return *o.precision;

@@ -12,7 +12,7 @@ std::string why_not(const Options& o, const DeviceChoice& device) {
   const bool cpu = device.kind == DeviceKind::cpu;
   if (o.kernels == KernelChoice::hopper) return why_no_hopper(device.kind, device.index);
   if (cpu && o.kernels == KernelChoice::plain)
-    return "these are a GPU's kernels, this run is on the cpu; --device simt runs them without a "
+    return "these are GPU kernels, and this run is on the cpu; --device simt runs them without a "
            "GPU";
   if (cpu && o.conv == ConvKernels::cudnn) return "cuDNN computes on GPUs, this run is on the cpu";
   return "";
@@ -37,11 +37,11 @@ KernelSet resolve_kernels(const Options& o, DeviceChoice& device) {
   const bool cudnn = o.conv == ConvKernels::cudnn;
   const std::string kernels = "--kernels " + word_of(o.kernels);
   if (o.kernels != KernelChoice::automatic && cudnn)
-    throw UserError(kernels + ": --conv cudnn asks for other convolutions; give one of them");
+    throw UserError(kernels + ": --conv cudnn asks for other convolutions; give only one");
   if (const std::string why = why_not(o, device); !why.empty()) {
     const std::string asked = cudnn ? "--conv cudnn" : kernels;
     if (o.source(cudnn ? "conv" : "kernels") > Source::run) throw UserError(asked + ": " + why);
-    // The kernels of a finished or resumed run give way.
+    // Kernels that an earlier run's config.json asks for are replaced with a note.
     device.notes.push_back(device.kind == DeviceKind::cpu
                                ? "kernels: the cpu's, not the run's " + asked
                                : "kernels: auto, not the run's " + asked + ": " + why);

@@ -13,7 +13,7 @@ namespace bv {
 // contradict each other, or if the user asks for kernels that the device lacks.
 KernelSet resolve_kernels(const Options&, DeviceChoice&);
 
-// How many of a step's operations the kernels made for sm_90 take, without running any:
+// How many of a step's operations the kernels made for sm_90 support, without running any:
 //   kernels: hopper, linear 46 of 47, attention 24 of 24, convolution 0 of 0; the rest as auto
 std::string hopper_line(const std::vector<RecordedOperation>&, const Kernels&);
 // The same by shape: a heading, then a line for each of these operations.

@@ -16,8 +16,8 @@ struct StartFacts {
 
 // Called by all ranks. Throws UserError on every rank, naming the first difference, if one rank's
 // program version, config.json, data or resumed step differs from rank 0's. (Another launcher may
-// start ranks with different options, a folder may change while ranks read it, and a node that
-// comes back may have been changed.)
+// start ranks with different options, a folder may change while ranks read it, and a node may have
+// been changed before it rejoins a run.)
 void require_same_options(Communicator& hosts, const Options& resolved, const StartFacts& = {},
                           const World& = {});
 

@@ -50,9 +50,9 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
     if (batch != wanted)
       notes.push_back(
           "batch " + std::to_string(batch) + ", not the recipe's " + std::to_string(wanted) + ": " +
-          (largest < wanted
-               ? "there are " + std::to_string(images) + " images to train on"
-               : std::string(mixing ? "an even number" : "as many") + " for each of " + processes));
+          (largest < wanted ? "there are " + std::to_string(images) + " images to train on"
+                            : std::string(mixing ? "an even number" : "the same number") +
+                                  " for each of " + processes));
   } else if (batch % unit) {
     int fewer = replicas;
     while (fewer > 1 && batch % (unit / parts * fewer)) --fewer;
@@ -89,8 +89,8 @@ void resolve_shards(Options& o, int replicas) {
     throw UserError("--all-reduce 2d adds in another order than --shards; leave one out");
   if (o.reduce_dtype != DType::fp32)
     throw UserError("--reduce-dtype " + word_of(o.reduce_dtype) +
-                    " rounds each process's sum, so the weights of --shards would depend on their "
-                    "number; leave one out");
+                    " rounds each process's sum, so with --shards the weights would depend on how "
+                    "many processes there are; leave one out");
   if (o.sync_bn && o.pipeline > 1)
     throw UserError(
         "--shards with --sync-bn computes all shards together, which a stage of "
@@ -186,7 +186,7 @@ Options all_options(const Request& request) {
   if (!given.image_size || (!given.patch_size && model.family->patches))
     throw UserError(given.out + "/config.json: 'image_size' or 'patch_size' is missing");
   Options o = given;
-  resolve_augmentation(o, data_kind(given.data));  // for runs older than these options
+  resolve_augmentation(o, data_kind(given.data));  // the run may predate some of these options
   return o;
 }
 
@@ -195,7 +195,7 @@ void check_tensorboard(const Options& o) {
   if (BAREVISION_TENSORBOARD || o.tensorboard == Switch::off) return;
   if (o.source("tensorboard") == Source::command_line)
     throw UserError(
-        "--tensorboard on: this build can't write its files, for want of protobuf; make deps && "
+        "--tensorboard on needs protobuf, which this program was built without; make deps && "
         "make adds it");
 }
 
@@ -247,7 +247,7 @@ void fit_starting_weights(Setup& s, TensorFile file) {
 void load_resumed(Setup& s) {
   const Options& o = s.options;
   if (!has_checkpoint(o.out)) {
-    s.notes.push_back(o.out + " has no checkpoint yet: from the beginning");
+    s.notes.push_back(o.out + " has no checkpoint yet: starting from the beginning");
     return;
   }
   s.checkpoint = load_checkpoint(o.out);
@@ -331,10 +331,10 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   if (!o.bucket_bytes) o.bucket_bytes = (device.kind == DeviceKind::cuda ? 25 : 4) << 20;
   const DType dtype = resolve_precision(o, backend, device.kind);
   if (o.reduce_dtype != DType::fp32 && o.all_reduce == AllReduce::two_level)
-    throw UserError("--all-reduce 2d adds in fp32 alone; leave it or --reduce-dtype " +
-                    word_of(o.reduce_dtype) + " out");
+    throw UserError("--all-reduce 2d adds only in fp32; leave it out, or --reduce-dtype " +
+                    word_of(o.reduce_dtype));
   if (o.zero && o.all_reduce == AllReduce::two_level)
-    throw UserError("--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out");
+    throw UserError("--zero 1 needs the flat all-reduce; leave it out, or --all-reduce 2d");
   if (o.zero && s.replicas == 1)
     s.notes.push_back(o.pipeline > 1 ? "--zero 1 has no effect: each stage is one process"
                                      : "--zero 1 has no effect: there is one process");
@@ -352,7 +352,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
   resolve_micro_batches(o, s.model);
   resolve_log_every(o, s.data.kind, s.data.train->size());
-  // Pixels are normalised as for the weights' training, unless options say otherwise.
+  // Pixels are normalised as when the weights were trained, unless options say otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));
   s.info = {.model = s.model.name,

@@ -44,7 +44,7 @@ struct Setup {
   Pipeline pipeline{};                   // how a copy is cut
   Profile::Clock::time_point started{};  // when this process started
 
-  // Defined in setup.cpp, as Options' are in option_values.cpp.
+  // Defined in setup.cpp, for the same reason as those of Options.
   Setup();
   Setup(Setup&&) noexcept;
   Setup& operator=(Setup&&) noexcept;

@@ -8,8 +8,8 @@
 
 namespace bv {
 
-// Reads --weights and the file's metadata; nothing without --weights, or if the run has a
-// checkpoint. Throws UserError.
+// Reads the file of --weights and its metadata; both are empty without --weights, or if the run has
+// a checkpoint. Throws UserError.
 std::pair<TensorFile, WeightsInfo> read_starting_weights(const Options&, const ModelConfig&);
 
 }  // namespace bv

@@ -93,7 +93,7 @@ class GradientSync final : public Peers {
   void sum_shards(float* first, size_t count, size_t stride, int shards, Stream) const;
   void sum_replicas(float* data, size_t count, bool gradients, const Summing&, Stream) const;
   void reduce(const Bucket&, const Summing*, Stream) const;
-  // Calls pieces(bucket) for each bucket's part of the arena and gathers them on its channel.
+  // Gathers pieces(bucket) on the bucket's channel, for the part of each bucket in the arena.
   template <class PiecesOf>
   void gather(const PiecesOf& pieces) const;
   // Copies slot 0's data to the other slots that run together.

@@ -57,7 +57,7 @@ class Optimizer {
   static constexpr size_t state_bytes = align(sizeof(UpdateState));
   // Computes the norm of the whole model's gradient and from it the UpdateState.
   void measure(const StepParams*, DType, const Parts&);
-  void update(const Segment&, size_t packed);
+  void update(const Segment&, size_t packed);  // its weights; packed: its place in kept arenas
 
   Backend* backend_;
   const Parameters* parameters_;

@@ -47,7 +47,7 @@ class OrderedSum {
 
   // data = sum over the ranks; every rank ends with the same bits.
   void all_reduce(float* data, size_t count, Stream);
-  // The same in fp32.
+  // The same with messages in fp32, whatever the dtype.
   void all_reduce_exact(float* data, size_t count, Stream);
   // The first phase alone: this rank's share of data = its sum over the ranks, not rounded.
   void reduce_scatter(float* data, size_t count, Stream);

@@ -32,8 +32,8 @@ std::vector<Belongs> belongings(const ScheduleOptions& o) {
           {"decay_rate", o.decay_rate.has_value(), {step, multistep, poly}}};
 }
 
-// Whether a value that contradicts the other option's is the user's mistake: the user asked for it,
-// and its source is no weaker than the other option's. Otherwise it gives way.
+// Whether `option`, which contradicts `other`, is the user's mistake: the user asked for it, and
+// its source is no weaker than that of `other`. Otherwise `option` gives way.
 bool stands(const Options& o, std::string_view option, std::string_view other) {
   return o.is_explicit(option) && o.source(option) >= o.source(other);
 }
@@ -96,7 +96,7 @@ void check_schedule(Options& o) {
     std::vector<std::string> names;
     for (const Curve curve : schedules) names.push_back(word_of(curve));
     if (stands(o, option, "schedule"))
-      throw UserError(find_option(option)->flag() + " goes with --schedule " + join(names, " or ") +
+      throw UserError(find_option(option)->flag() + " needs --schedule " + join(names, " or ") +
                       ", not " + word_of(o.schedule));
     unset(o, option);
   }
@@ -128,7 +128,7 @@ std::string schedule_text(const ScheduleOptions& o) {
   if (o.schedule == Curve::multistep) {
     std::vector<std::string> epochs;
     for (const int epoch : o.decay_milestones) epochs.push_back(std::to_string(epoch));
-    details.push_back("x " + number(rate) + " with epochs " + join(epochs, ", "));
+    details.push_back("x " + number(rate) + " at epochs " + join(epochs, ", "));
   }
   if (o.schedule == Curve::poly) details.push_back("power " + number(rate));
   if (o.min_lr > 0) details.push_back("minimum " + number(o.min_lr));
@@ -146,7 +146,7 @@ std::vector<std::string> schedule_notes(const Options& o, int64_t updates_per_ep
   const auto short_number = [](double x) { return format_number(x, 3); };
   const Schedule schedule = schedule_of(o, o.epochs, updates_per_epoch);
   const int64_t last = updates_of(o.epochs, updates_per_epoch) - 1;
-  const bool resumed = !at.options.empty();  // the recipe check looks at new runs
+  const bool resumed = !at.options.empty();  // for new runs, the recipe check warns
   if (resumed && schedule.warmup_updates > schedule.total_updates)
     notes.push_back("warning: the warm-up lasts longer than the run: lr reaches " +
                     short_number(schedule.at(last, last / updates_per_epoch)) + ", not " +

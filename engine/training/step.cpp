@@ -18,7 +18,7 @@ void TrainingStep::micro_step(const Batch& batch, const MicroStep& step) {
   for (int micro = 0; micro < sizes_.micro_batches; ++micro)
     params_[static_cast<size_t>(micro)] = params_of(batch, step, micro);
   first_ = step.first;
-  if (step.last) return;
+  if (step.last) return;  // start_update() knows lr and the number of images, and computes it
   send_params();
   recorded_.run({RecordedWork::Key::micro_step, &parts_.model.graph(), first_},
                 [this, first = first_] { compute_gradients(first, false); });
@@ -42,13 +42,14 @@ void TrainingStep::start_update(double lr, int64_t images) {
   parts_.backend.record(updated_[static_cast<size_t>(turn)], nullptr);
 }
 
-// `stop` carries two requests, summed over all processes: 1 from each process that was asked to
-// stop, and 1/2 from rank 0 for a checkpoint, in one micro-batch only, so that it stays a half.
-// Gradients are summed with the weight of one image in a full update; `divisor`, known when the
-// update starts, corrects the smaller last update of an epoch.
+// `stop` carries two requests, summed over all processes: at least 1 from each process that was
+// asked to stop, and 1/2 from rank 0 for a checkpoint, in one micro-batch only, so that it stays a
+// half. Gradients are summed with the weight of one image in a full update (the device multiplies
+// by the loss scale, too); `divisor`, known when the update starts, corrects the smaller last
+// update of an epoch.
 StepParams TrainingStep::params_of(const Batch& batch, const MicroStep& step, int micro) const {
   const int images = sizes_.batch / sizes_.micro_batches, before = micro * images;
-  // Only the stage that computes the loss counts images in the tail.
+  // Summed in GradientTail; only the stage that computes the loss counts images.
   const int count = parts_.model.computes_loss() ? std::clamp(batch.count - before, 0, images) : 0;
   return {.seed = sizes_.seed,
           .epoch = static_cast<uint32_t>(step.epoch),
@@ -67,14 +68,14 @@ double TrainingStep::full_update() const {
 // One context per micro-batch. The update's first micro-batch overwrites the gradients, the others
 // add to them; each shard has gradients of its own.
 std::vector<Context> TrainingStep::contexts(bool first) const {
-  const auto& [backend, parameters, feed, model, optimizer, sync] = parts_;
-  Context context = parameters.context(model.graph().dtype(), parameters.weights());
-  context.state = optimizer.device_state();
-  if (sync) context.peers = sync->peers();
+  const Parameters& parameters = parts_.parameters;
+  Context context = parameters.context(parts_.model.graph().dtype(), parameters.weights());
+  context.state = parts_.optimizer.device_state();
+  if (parts_.sync) context.peers = parts_.sync->peers();
   std::vector<Context> contexts(static_cast<size_t>(sizes_.micro_batches), context);
   for (int micro = 0; micro < sizes_.micro_batches; ++micro) {
     Context& own = contexts[static_cast<size_t>(micro)];
-    feed.bind(own, micro);
+    parts_.feed.bind(own, micro);
     const bool sharded = parameters.shards() > 1;
     if (sharded) own.grads = parameters.grads(micro), own.buffers = parameters.buffers(micro);
     own.accumulate = !first || (micro > 0 && !sharded);
@@ -82,7 +83,8 @@ std::vector<Context> TrainingStep::contexts(bool first) const {
   return contexts;
 }
 
-// Forward, loss (the graph's last node), backward. During an update's last backward, finished
+// Forward, loss (the graph's last node, whose backward also writes GradientTail behind the
+// gradients), backward. During an update's last backward, finished
 // gradients are summed over the replicas on streams of their own.
 void TrainingStep::compute_gradients(bool first, bool last) {
   const std::vector<Context> micro_batches = contexts(first);
@@ -93,7 +95,7 @@ void TrainingStep::compute_gradients(bool first, bool last) {
   if (GradientSync* const sync = last ? parts_.sync : nullptr)
     reduction = {.begins = [=] { communicate([=] { sync->start(); }); },
                  .ready = [=](size_t ready) { communicate([=] { sync->reduce(ready); }); }};
-  parts_.model.share_batch(parts_.feed, micro_batches[0]);
+  parts_.model.share_batch(parts_.feed, micro_batches[0]);  // nothing without --pipeline
   parts_.model.train(micro_batches, reduction);
 }
 
@@ -102,8 +104,8 @@ void TrainingStep::compute_gradients(bool first, bool last) {
 void TrainingStep::update() {
   traced(trace_, nullptr, {Work::update}, [this] {
     const Model& model = parts_.model;
-    if (parts_.sync) parts_.sync->average_buffers();
-    const GradientSync* const sync = parts_.sync;
+    GradientSync* const sync = parts_.sync;
+    if (sync) sync->average_buffers();
     parts_.optimizer.run(parts_.feed.params(0), model.graph().dtype(),
                          {.replicas = sync && sync->in_parts() ? &sync->channel() : nullptr,
                           .stages = model.stage_channel()});

@@ -1,8 +1,9 @@
 // The training step in order: upload, step parameters, forward and loss, backward overlapped with
 // the reduction, update, result. All memory is allocated before the first step. Values that change
 // from step to step are passed in StepParams, so that a device can record and replay two pieces of
-// work: the passes of a micro-step, and the passes of an update's last micro-step with the update.
-// The host waits for the device only in Feed::wait_for_upload() and finish_update().
+// work: the passes of a micro-step, and the passes of an update's last micro-step with the update,
+// each in two forms, as an update's first micro-step overwrites the gradients. The host waits for
+// the device only in Feed::wait_for_upload(), which the loop calls, and in finish_update().
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,7 +27,7 @@ class TrainingStep {
  public:
   struct Parts {
     Backend& backend;
-    const Parameters& parameters;
+    const Parameters& parameters;  // const: the arenas' addresses; their contents change
     Feed& feed;
     Model& model;
     Optimizer& optimizer;

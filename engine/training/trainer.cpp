@@ -194,7 +194,7 @@ Trainer::Saved Trainer::saved() {
   const bool saves =
       grid.stages > 1 ? grid.replica == 0 : !communicator_ || communicator_->rank() == 0;
   if (!saves) {
-    if (in_parts()) {  // sends this replica's parts to the one that saves, which waits for them
+    if (in_parts()) {  // sends this replica's parts to the replica that saves, which needs them
       copy_to({});
       backend_->synchronize(nullptr);
     }

@@ -108,8 +108,8 @@ PublicWeights find_public_weights(const std::string& name) {
     if (w.name == name || std::ranges::count(w.also, name)) return w;
   const std::string names = near(name, all);
   throw UserError("no public weights " + printable(name) + " are known" +
-                  (names.empty() ? "" : "; near it: " + names) +
-                  "; ./launcher weights list has all");
+                  (names.empty() ? "" : "; similar: " + names) +
+                  "; ./launcher weights list shows all");
 }
 
 }  // namespace bv

@@ -35,7 +35,7 @@ std::string path_of_weights(const std::string& given, const std::string& otherwi
   const std::string path = weights_cache() / w.file;
   std::error_code error;
   if (fs::exists(path, error)) return path;
-  throw UserError(w.name + " is not in the cache: ./launcher weights fetch " + w.name +
+  throw UserError(w.name + " is not in the cache: run ./launcher weights fetch " + w.name +
                   ", or put " + w.url() + " at " + path + otherwise);
 }
 

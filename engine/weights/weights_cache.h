@@ -11,9 +11,9 @@ namespace bv {
 // none of them is set.
 std::filesystem::path weights_cache();
 
-// The path of weights that the user names: `given` itself, or for a name of public weights that of
-// their file in the cache. If the cache lacks it, throws UserError that says how to get it and ends
-// with `otherwise` ("; ...").
+// The path of the weights that the user names: `given` itself or, if it names public weights, the
+// path of their file in the cache. If the cache lacks the file, throws UserError, which says how to
+// get it and ends with `otherwise` ("; ...").
 std::string path_of_weights(const std::string& given, const std::string& otherwise = "");
 
 // Reads a file of --weights. Metadata that a file of public weights lacks is added from

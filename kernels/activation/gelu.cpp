@@ -2,9 +2,9 @@
 //   x = inp + bias,   out = dropout(x Phi(x)),   dinp = dropout(dout) * (Phi(x) + x phi(x)),
 //   dbias (+)= sum of dinp
 // Saved for backward: inp alone; Phi and phi share one exponential (simd::normal), cheaper to
-// recompute than to read. dinp =; dbias = or += by accumulate. Threads divide the rows; the column
+// recompute than to read. dinp =; dbias = or += per accumulate. Threads divide the rows; the column
 // sums go through RowGroups. 8 (backward 12) bytes per element and about 35 vector instructions per
-// 16 elements: memory and arithmetic limit it alike. Dropout is a pass over a row in L1.
+// 16 elements: memory and arithmetic limit it equally. Dropout is a pass over a row in L1.
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"

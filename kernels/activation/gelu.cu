@@ -1,10 +1,10 @@
 // The exact GELU of inp + bias:
 //   x = inp + bias,   out = dropout(x Phi(x)),   dinp = dropout(dout) * (Phi(x) + x phi(x)),
 //   dbias (+)= sum of dinp
-// Saved for backward: inp alone. dinp =; dbias = or += by accumulate, in column_sums.cuh's two
+// Saved for backward: inp alone. dinp =; dbias = or += per accumulate, in column_sums.cuh's two
 // stages. A block covers a stripe of columns and every gridDim.y-th group of rows; a thread has one
-// column, or 16 bytes' worth of columns, and loops over the rows; the columns' bias, and backward
-// their sums of dinp, stay in registers.
+// column, or 16 bytes' worth of columns, and loops over the rows; the columns' bias and, in
+// backward, their sums of dinp stay in registers.
 //
 // gelu.cuh computes Phi.
 //
@@ -218,7 +218,7 @@ void PlainKernels::run(const BiasGeluForward& op, cudaStream_t stream) {
 
 template <>
 void PlainKernels::run(const BiasGeluBackward& op, cudaStream_t stream) {
-  by_dtype(op.dtype, [&]<class T>() {  // dbias first: dinp may take dout's place
+  by_dtype(op.dtype, [&]<class T>() {  // dbias first: dinp may be dout itself
     launch_each<bias_gelu_backward_bias_plain<T>>(op.shape.C, stream, op);
     launch_each<bias_gelu_backward_plain<T>>(size_t(op.shape.rows) * op.shape.C, stream, op);
   });

@@ -6,8 +6,8 @@
 // Saved for backward: out and lse = log sum exp of each row of S, from which P is recomputed.
 // Flash-style (Dao et al. 2022): S exists only as a tile of at most 48 queries x 256 keys. Forward
 // is an online softmax over the key tiles. Backward loops over key tiles, then query tiles: dK and
-// dV stay in a tile, dQ is accumulated in memory. Products: small_product.h, operand a in place,
-// operand b packed first. 1 / sqrt(D) is applied in the exponential and when gradients are written.
+// dV stay in a tile, dQ is accumulated in memory. Products (small_product.h) read a in place and b
+// packed. 1 / sqrt(D) is applied in the exponential and when gradients are written.
 // In bf16, P and dS are rounded as operands; all sums, those of the softmax included, are fp32.
 // If only the first Q tokens are queries, dQ is 0 for the other tokens.
 // The heads (in forward, the query tiles of all heads) are divided among the threads; each thread
@@ -58,7 +58,7 @@ struct Tiling {
   int rows(int tile) const { return tile + 1 < count ? size : total - tile * size; }
 };
 
-// A thread's arrays, one after another in its part of the workspace. Null base: only counts floats.
+// A thread's arrays, contiguous in its part of the workspace. If base is null, only counts floats.
 struct Tiles {
   Tiling queries, keys;
   int D, columns;  // columns: D rounded up to whole vectors
@@ -152,7 +152,7 @@ Factor factor(Rows<const T> rows, int first) {
   return {reinterpret_cast<const float*>(rows[first]), rows.stride / per_lane<T>, 1};
 }
 
-// Clears the element past n that is still read: the second of the last pair.
+// If n elements don't fill the last pair, clears its second element, which products read too.
 template <class T>
 void end_row(T* row, int n) {
   if (n % per_lane<T> != 0) __builtin_memset(row + n, 0, sizeof(T));
@@ -264,7 +264,7 @@ float dot(const T* a, const T* b, int n) {
   return simd::reduce_sum(sum);
 }
 
-// Rows: p holds S and becomes P * keep, ds holds dP and becomes dS. keep: null without dropout.
+// A row: p holds S and becomes P * keep, ds holds dP and becomes dS. keep is null without dropout.
 void softmax_backward_row(float* p, float* ds, const float* keep, int n, float scale, float lse,
                           float delta) {
   simd::for_each(n, [&](int j, auto lanes) {
@@ -275,8 +275,8 @@ void softmax_backward_row(float* p, float* ds, const float* keep, int n, float s
   });
 }
 
-// Rounds P and dS, and pairs up queries for products that sum over them: the pairs of P replace
-// every other row of P, those of dS are in ds_pairs. dS is also paired along its keys, in place.
+// Rounds P and dS, and pairs up queries for products that sum over queries: the pairs of P replace
+// every other row of P, the pairs of dS are in ds_pairs. dS is also paired along keys, in place.
 template <class T>
 void make_pairs(const BackwardTiles& mine, int queries, int keys) {
   const ptrdiff_t row = mine.keys.size;
@@ -327,7 +327,7 @@ void backward_tile(const AttentionBackward& op, const BackwardTiles& mine, int b
   pack_rows(mine.q, q[query], q.stride, queries, op.shape.D);
   multiply<T>(mine.dk, mine.columns, {pairs ? mine.ds_pairs : mine.ds, 1, mine.keys.size}, mine.q,
               keys, op.shape.D, lanes_of<T>(queries), query_tile > 0);
-  // A bf16 dQ would be rounded after each key tile, so its sums stay in fp32 until the last.
+  // A bf16 dQ would be rounded after each key tile, so its sums stay in fp32 until the last one.
   float* sum = mine.dq + (pairs ? ptrdiff_t(query) * mine.columns : 0);
   multiply<T>(sum, mine.columns, {mine.ds, mine.keys.size, 1}, mine.k, queries, op.shape.D,
               lanes_of<T>(keys), pairs && key_tile > 0);

@@ -10,14 +10,14 @@
 // 16-bit P and fp32 sums have that headroom of 2^8, so a row is rescaled about once.
 //
 //   grid   one block per head if there are many heads, else several blocks share a head's queries
-//   block  4 warps share K and V in shared memory: the whole head, computing as soon as its first
-//          64 keys have arrived; or, if it doesn't fit, alternately two tiles of 64 keys
-//   warp   a tile of 32 queries (16 if D = 128), all keys in steps of 32 and at the end 16
+//   block  4 warps share K and V in shared memory. If the whole head fits, they compute as soon as
+//          its first 64 keys have arrived; otherwise they alternate between two tiles of 64 keys.
+//   warp   a tile of 32 queries (16 if D = 128); loops over all keys, 32 at a time, then 16
 //   lane   rows lane / 4 and lane / 4 + 8 of each 16 queries: mma m16n8k16's layout
 //
 // mma, exp2, ldmatrix, instruction issue and (without L2 hits) memory take about equally long, so
-// the limit is how well an SM's warps overlap them. With dropout it is Philox. Registers and blocks
-// per SM: tests/kernels/resources.txt.
+// the limit is how well an SM's warps overlap them. With dropout, Philox is the limit. Registers
+// and blocks per SM: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/attention/attention.cuh"
@@ -77,7 +77,7 @@ struct QTile {
   static constexpr int ms = m_tiles<D>;
   uint32_t q[ms][D / 16][4];  // operand A
   float o[ms][D / 8][4];      // accumulators of P V, not yet divided by row_sum
-  float row_max[ms][2];       // near the largest score so far, in base 2
+  float row_max[ms][2];       // at most 8 below the largest score so far, in base 2
   float row_sum[ms][2];       // of P in this lane's columns
 };
 
@@ -318,8 +318,8 @@ void launch_forward(const AttentionForward& op, const DeviceProps& props, cudaSt
   const int fitting = static_cast<int>(((props.shared_bytes + 1024) / blocks - 1024) / key_bytes);
   const int all = ceil_div(op.shape.N, 16) * 16;
   const int capacity = all <= std::max(fitting, 2 * kv_tile) ? all : 2 * kv_tile;
-  // With many heads a block handles all queries of one; otherwise, or if the head doesn't fit, each
-  // warp handles one q_tile.
+  // With many heads, a block handles all queries of a head; otherwise, or if the head doesn't fit,
+  // each warp handles one q_tile.
   const int max_parts = ceil_div(op.shape.Q, warps * q_tile_rows<D>);
   const bool many_heads = int64_t{op.shape.B} * op.shape.H >= 4 * props.sms;
   const dim3 grid(capacity == all && many_heads ? 1 : max_parts, op.shape.H, op.shape.B);

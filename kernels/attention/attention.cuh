@@ -120,8 +120,8 @@ struct KeepDecisions {
 
 // Bit k of bits[row] is decision first + row * stride + k, for k < keys. The four lanes with equal
 // lane / 4 pass equal arguments and share the Philox calls, each of which gives four decisions. A
-// row's decisions may start within a group of four, so lane `row` draws one more group at its end.
-// Called by whole warps.
+// row's decisions may start within a group of four, so lane `row` draws one more group at the row's
+// end. Called by whole warps.
 template <int rows, int keys>
 __device__ void keep_bits(uint32_t (&bits)[rows], const KeepDecisions& keep, uint64_t first,
                           uint64_t stride) {
@@ -172,7 +172,7 @@ __device__ inline uint32_t kept_tile(const AttentionBackward& op, int b, int h, 
 
 // ---- tiles of 16-bit rows in shared memory ------------------------------------------------------
 // XOR swizzle: chunk c (16 bytes) of row r is stored at chunk c ^ (r % 8), so that the 8 rows of an
-// ldmatrix fall into different banks. Rows of 4 chunks: c ^ (r / 2 % 4).
+// ldmatrix fall into different banks. In rows of 4 chunks, chunk c is at c ^ (r / 2 % 4).
 template <int D>
 __device__ constexpr int swizzled_element(int row, int chunk) {
   constexpr int chunks = D / 8;
@@ -208,9 +208,9 @@ __device__ int lane_offset_nk(int lane) {
 }
 
 // ---- operands and accumulators of mma m16n8k16 --------------------------------------------------
-// A lane holds elements of two rows: lane / 4 (half 0) and lane / 4 + 8 (half 1). In registers they
-// are columns 2t and 2t+1 (t = lane % 4) of every 8 columns; in memory, where 16 bytes are moved at
-// once, chunk t of every 4 chunks.
+// A lane holds elements of two rows: lane / 4 (half 0) and lane / 4 + 8 (half 1). In registers, its
+// elements are columns 2t and 2t+1 (t = lane % 4) of every 8 columns; in memory, where 16 bytes are
+// moved at once, they are chunk t of every 4 chunks.
 
 // A 4x4 transpose over four lanes: lane t passes the words [t][0 .. 3] and gets [0 .. 3][t].
 __device__ inline void transpose_in_four(uint32_t (&x)[4]) {
@@ -224,7 +224,7 @@ __device__ inline void transpose_in_four(uint32_t (&x)[4]) {
   swap(x[0], x[2], 2), swap(x[1], x[3], 2);
 }
 
-// This lane's chunks of a row; zeros if it is not in bounds.
+// This lane's chunks of a row; zeros if the row is not in bounds.
 template <class T, int D>
 struct RowChunks {
   Pack<T> at[D / 32];

@@ -7,8 +7,8 @@
 // bits, sums are fp32. fp32: attention_fp32.cu.
 //
 //   grid   one block per head; with few heads, one per phase and round of 64 rows of a head
-//   block  4 warps, two phases. queries: loops over K and V in shared memory, computes delta and
-//          dQ; keys: loops over Q and dout, computes dK and dV
+//   block  4 warps, two phases. The queries phase loops over K and V in shared memory and computes
+//          delta and dQ; the keys phase loops over Q and dout and computes dK and dV
 //   warp   16 rows at a time, in registers as mma's operand A
 //   lane   rows lane / 4 and lane / 4 + 8 of the 16: mma m16n8k16's layout
 // An mma's accumulators have the layout of the next mma's operand A, so P and dS stay in registers;
@@ -89,7 +89,7 @@ __global__ void attention_backward_keys_plain(AttentionBackward op) {
 constexpr int warp_rows = 16;  // mma's M
 constexpr int threads = 128, block_rows = threads / warp_size * warp_rows;
 
-// Per SM; __launch_bounds__ limits the registers accordingly.
+// Blocks per SM; __launch_bounds__ limits the registers accordingly.
 template <int D, bool dropout>
 constexpr int blocks = D == 128 || (D == 64 && dropout) ? 2
                        : D == 64                        ? 3
@@ -103,8 +103,8 @@ constexpr int shared_v = v_in_shared<D> ? D* block_rows : 0;  // elements
 __device__ int lane_column() { return static_cast<int>(threadIdx.x % 4 * 2); }
 // Recomputed at each call, so that it occupies no register in between.
 __device__ int lane_row() { return static_cast<int>(mov_tid_x() % warp_size / 4); }
-// First of this warp's rows in a round of block_rows. It rotates from block to block, so that the
-// rows of an incomplete last round don't always go to the same scheduler.
+// First of this warp's rows in a round of block_rows rows. The warps' order rotates from block to
+// block, so that the rows of an incomplete last round don't always go to the same scheduler.
 __device__ int own_row(int round) {
   return round + static_cast<int>((mov_tid_x() / warp_size + blockIdx.x) % (threads / warp_size)) *
                      warp_rows;
@@ -169,7 +169,7 @@ __device__ float dot(const RowChunks<T, D>& a, const RowChunks<T, D>& b) {
   return warp_sum<4>(sum);
 }
 
-// Loads lse and delta of the tile's queries, so that P is 0 for queries from Q on.
+// Loads lse and delta of the tile's queries. From query Q on, lse is infinite, so that P is 0.
 template <class T, int D, bool few>
 __device__ void load_stats(const Tile<T>& tile, const AttentionBackward& op, int first,
                            int64_t head) {
@@ -259,7 +259,7 @@ __device__ void multiply_transposed(Sums<2>& sums, const A& operand, const T* me
   }
 }
 
-// sums += a b, with a [16, 16] rounded to 16 bits, and b as above.
+// sums += a b, with a [16, 16] rounded to 16 bits, and 16 rows of b.
 template <class T, int D>
 __device__ void add_product(Sums<D / 8>& sums, const Sums<2>& a, const T* memory, int offset) {
   const uint32_t operand[4] = {
@@ -475,7 +475,7 @@ __device__ void key_phase(const AttentionBackward& op, const Tile<T>& tile, int 
   }
 }
 
-// dropout and few are template arguments, so that they take no registers if false.
+// dropout and few are template arguments, so that their code takes no registers if they are false.
 template <class T, int D, bool dropout, bool few>
 __global__ void __launch_bounds__(threads, few ? 2 : blocks<D, dropout>)
     attention_backward(AttentionBackward op, int tile_rows) {
@@ -491,7 +491,7 @@ __global__ void __launch_bounds__(threads, few ? 2 : blocks<D, dropout>)
       key_phase<T, D, dropout, few>(op, tile, b, h, (part - rounds) * block_rows);
   } else {
     query_phase<T, D, dropout, few>(op, tile, b, h, 0);
-    // Begins with a barrier, after which every delta is visible.
+    // key_phase() begins with a barrier, after which every delta is visible.
     key_phase<T, D, dropout, few>(op, tile, b, h, 0);
   }
 }
@@ -501,7 +501,7 @@ bool few_heads(const AttentionShape& s, const DeviceProps& props) {
   return int64_t{s.B} * s.H < int64_t{3} * props.sms;
 }
 
-// Rows of a tile, for the fewest tiles that shared memory allows, of about equal sizes.
+// Rows per tile, for as few tiles as shared memory allows, of about equal sizes.
 template <int D, bool dropout>
 int tile_rows(int N, const DeviceProps& props) {
   constexpr int reserved = 1024;                   // per block, by the system

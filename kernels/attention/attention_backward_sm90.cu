@@ -10,20 +10,20 @@
 //   grid       one block per SM, which computes every gridDim.x-th head
 //   part       256 keys of a head. Each part loops over all queries in tiles of 64. dQ of a tile is
 //              summed over the parts in order, in fp32 in the workspace until the last part.
-//   warpgroup  two of them each compute every second tile of 64 keys, with the sums of dK and dV in
-//              registers. They alternate in computing dQ: one computes and stores dQ of a tile
+//   warpgroup  two, each of which computes every second tile of 64 keys, with the sums of dK and dV
+//              in registers. They alternate in computing dQ: one computes and stores dQ of a tile
 //              while the other begins with the next tile.
 //   warps      three more. One issues TMA copies of the next part's K and V, and of tiles of Q,
-//              dout and out. Two compute lse in base 2 and delta of each query.
-// Memory: K and V of two parts, Q and dout of three tiles of queries, out of two, dS of one, all in
-// rows of 128 bytes, swizzled as wgmma reads them.
+//              dout and out. The other two compute lse in base 2 and delta of each query.
+// Shared memory holds K and V of two parts; Q and dout of three query tiles, `out` of two and dS of
+// one, all in rows of 128 bytes, swizzled as wgmma reads them.
 //
 // Limited by memory bandwidth. A head of 197 tokens moves 202 KB, 14,000 clocks at an SM's share of
 // an H100's bandwidth (3.35 TB/s at 1.755 GHz). Meanwhile shared memory is busy for 9,500 clocks,
 // tensor cores for 8,700 (9,900 if the last 5 queries took a whole tile), schedulers for 8,000, and
 // exponentials take 3,300. With dropout, Philox is the limit: 18,000 clocks per scheduler. With
-// several parts, each query tile of each part moves 56 KB between L2 and the SM, 32 KB of them dQ's
-// sums, in the 2,600 clocks of its products: 21 bytes per clock of about 32.
+// several parts, each query tile of each part moves 56 KB between L2 and the SM, of which 32 KB are
+// dQ's sums, during the 2,600 clocks of its products: 21 of about 32 bytes per clock.
 #include "kernels/attention/attention_sm90.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -90,7 +90,7 @@ struct Shared {
   Keys keys[key_places];
   Queries queries[query_places];
   alignas(1024) char out[out_places][tile_bytes];
-  alignas(1024) char ds[groups * group_tiles][tile_bytes];  // dS^T: rows are keys, of 64 queries
+  alignas(1024) char ds[groups * group_tiles][tile_bytes];  // dS^T: a row is a key, 64 queries
   alignas(16) Stats stats[query_places];
   // mbarriers: `full` completes a phase when the data has arrived, `empty` once readers are done
   uint64_t keys_full[key_places], keys_empty[key_places];
@@ -145,8 +145,8 @@ __device__ void copy_queries(const Arguments& arguments, Shared& s, const Part& 
   cp_async_bulk_tensor(s.queries[to.at].dout, arguments.dout, full, {0, h, first, b});
   cp_async_bulk_tensor(s.out[to_out.at], arguments.out, full, {0, h, first, b});
 }
-// Called by one thread. The next part's keys are copied after as many query tiles of this part as
-// there are places: by then the previous part has released its keys, or is about to.
+// Called by one thread. The next part's keys are copied after the first query tiles of this part,
+// one per place: by then the previous part has released its keys, or is about to.
 __device__ void copy(const Arguments& arguments, Shared& s) {
   const int parts = arguments.block_parts(), ahead = min(query_places, arguments.query_tiles);
   unsigned done = 0;
@@ -203,10 +203,10 @@ __device__ void find_stats(const Arguments& arguments, Shared& s) {
 // at [4 j]: (row, column), (row, column + 1), then the same of row + 8.
 template <int columns>
 using Sums = float[columns / 2];
-// The sums for a tile of queries in 16 bits, as operand A: one for every 16 columns.
+// The sums for a tile of queries, rounded to 16 bits, as operands A: one for every 16 columns.
 using Operand = uint32_t[tile / wgmma_k][4];
 
-// Recomputed at each call, so that they occupy no register in between.
+// Recomputed at each call, so that the results occupy no register in between.
 __device__ int warp_row() { return static_cast<int>(mov_tid_x() % warpgroup / warp_size) * 16; }
 __device__ int lane_row() { return static_cast<int>(mov_tid_x() % warp_size / 4); }
 __device__ int lane_column() { return static_cast<int>(mov_tid_x() % 4 * 2); }
@@ -317,7 +317,7 @@ __device__ void find_ds(Operand& ds, const float (&p)[n], const float (&dp)[n], 
 #pragma unroll
   for (int i = 0; i < int(n) / 2; ++i) ds[i / 4][i % 4] = cvt_rn_x2<T>(of(2 * i), of(2 * i + 1));
 }
-// Stores dS^T of this warp's keys in rows of 64 queries, the first `queries` of them.
+// Stores dS^T of this warp's keys, in rows of 64 queries of which it writes the first `queries`.
 template <int queries>
 __device__ void store_ds(char* rows, const Operand& ds) {
   const int lane = static_cast<int>(mov_tid_x() % warp_size), row = lane % 16;
@@ -539,8 +539,8 @@ int blocks_for(const AttentionShape& shape, const DeviceProps& props) {
 
 }  // namespace
 
-// Takes heads of several parts only if they occupy half of the SMs; attention_backward.cu, which
-// divides each head's keys among blocks, computes the others.
+// Takes heads of several parts only if there is a head for at least half of the SMs; for fewer
+// heads, attention_backward.cu divides each head's keys among blocks.
 template <>
 bool HopperKernels::takes(const AttentionBackward& op) const {
   const auto [B, N, H, D, Q] = op.shape;

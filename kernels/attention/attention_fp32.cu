@@ -1,8 +1,8 @@
 // Attention in fp32 with plain FMA, for training in fp32. The 16-bit kernels are attention.cu and
 // attention_backward.cu.
 //
-// A block keeps a tile of rows in shared memory and loops over the head's other rows in tiles of 32
-// (16 if D = 128). Backward recomputes P from lse. All sums are in a fixed order, without atomics:
+// A block keeps a tile of rows in shared memory and loops over the columns of the head's scores in
+// tiles of 32 (16 if D = 128). Backward recomputes P from lse. Sums have a fixed order, no atomics:
 //   forward            rows are queries, loop over keys; the online softmax rescales earlier sums
 //   backward, keys     rows are keys, loop over queries:   delta, dK, dV
 //   backward, queries  rows are queries, loop over keys:   delta, dQ
@@ -10,9 +10,9 @@
 //
 //   grid   (row tiles, H, B)
 //   warp   4 m rows of the block's tile, all columns of the loop's tile
-//   lane   one of 4 x 8: rows 4 apart and columns 8 apart, m x 4 scores (m x 2 if D = 128). P or dS
-//          then goes through shared memory, within the warp, to be an operand of the second
-//          product: m x D/8 outputs
+//   lane   one of 4 x 8: rows 4 apart and columns 8 apart, m x 4 scores (m x 2 if D = 128). The
+//          warp then writes P or dS to shared memory as an operand of the second product, of which
+//          a lane computes m x D/8 outputs
 // Rows are D + 4 floats apart, so that 16-byte reads of neighbouring rows hit different banks. The
 // four lanes that need the same dropout decisions share the Philox calls.
 // Limited by FMAs, next by shared memory reads. Registers and blocks: tests/kernels/resources.txt.
@@ -64,7 +64,7 @@ __device__ void load_rows(float (*to)[D + pad], Rows<const float> from, int firs
   }
 }
 
-// The same for dout, and also computes delta[row] = sum of dout * out.
+// Loads rows of dout likewise, and also computes delta[row] = sum of dout * out.
 template <int D, int rows, int threads>
 __device__ void load_dout(float (*to)[D + pad], float* delta, Rows<const float> dout,
                           Rows<const float> out, int first, int end) {

@@ -5,8 +5,8 @@
 //   items      128 queries of a head. There is one block per SM, which computes every gridDim.x-th
 //              item, so that a head's items run concurrently and share its keys in L2.
 //   warpgroups two consumers with 64 queries each; while one computes exponentials, the other
-//              multiplies. One thread of a third, the producer, issues TMA copies of the next
-//              item's Q and, alternately, of tiles of K and V into a ring of stages.
+//              multiplies. One thread of a third warpgroup, the producer, issues TMA copies of the
+//              next item's Q and, alternately, of tiles of K and V into a ring of stages.
 //   tile       `keys` keys: the size that needs the least padding, so that 197, 577 and 1025 tokens
 //              take 1, 3 and 5 tiles of 208. Keys past N are zeros, with scores -inf.
 //   memory     rows of 128 bytes (64 if D = 32), which TMA swizzles as wgmma reads them. out is
@@ -14,8 +14,8 @@
 //
 // Limited by memory bandwidth at 197 tokens of 64 channels: a head moves 101 KB, 7,000 clocks at an
 // SM's share of an H100's bandwidth. Its four tiles of 64 queries take 3,300 clocks on tensor cores
-// (832 each), as many for exponentials (16 per clock), and 4,000 in the schedulers (1,000
-// instructions per warp and tile, half of them per score). With thousands of tokens, products and
+// (832 each), the same for exponentials (16 per clock), and 4,000 in the schedulers (1,000
+// instructions per warp and tile, half of them on scores). With thousands of tokens, products and
 // exponentials are equal limits, 1,664 clocks each for 128 queries and 208 keys; the schedulers
 // need 1,040. With dropout, Philox is the limit.
 #include "kernels/attention/attention_sm90.cuh"
@@ -132,7 +132,7 @@ struct Attention {
     for (int64_t i = blockIdx.x; i < arguments.items(); i += gridDim.x, ++n) {
       const Item t(arguments, static_cast<int>(i));
       const Place<q_stages> to(n);
-      mbarrier_wait_parity(&s.q_empty[to.at], to.parity ^ 1);  // passes in the first round
+      mbarrier_wait_parity(&s.q_empty[to.at], to.parity ^ 1);  // returns at once in the first round
       mbarrier_arrive_expect_tx(&s.q_full[to.at], sizeof s.q[0]);
       for (int c = 0; c < consumers; ++c)
         copy(s.q[to.at][c], arguments.q, query_rows, &s.q_full[to.at], t.b, t.h,
@@ -296,7 +296,7 @@ struct Attention {
     arrive(&s.q_empty[Place<q_stages>(n).at]);
   }
 
-  // Attention of the consumer's queries of the block's n-th item over all keys. The previous item's
+  // Computes the consumer's queries of the block's n-th item, over all keys. The previous item's
   // queries are released here, while the first product runs.
   __device__ static void attend(const Arguments& arguments, Shared& s, const Item& t, int consumer,
                                 int n, int step) {

@@ -6,8 +6,8 @@
 // Tables are in shared memory. For contrast, autocontrast and equalize, each block first counts the
 // values of the whole image, not only of its part (integer atomics: their order doesn't matter);
 // one thread per channel then computes the table.
-// 1 byte in and 1 out per element; other parts' blocks read the image from L2. Instructions are the
-// limit. Registers and blocks per SM: tests/kernels/resources.txt.
+// 1 byte in and 1 out per element; the blocks of an image's other parts read it from L2.
+// Instructions are the limit. Registers and blocks per SM: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/augment/pixels.h"
@@ -170,7 +170,7 @@ template <>
 void CudaKernels::run(const AugmentImages& op, cudaStream_t stream) {
   const int B = op.shape.B, size = op.shape.size;
   require(B <= 65535, "AugmentImages", "B: %d, but at most 65535", B);
-  // Enough blocks to fill the GPU; each block counts the values of the whole image.
+  // Just enough blocks to fill the GPU: each block counts the values of the whole image.
   const int wanted = std::min(ceil_div(8 * props_.sms, B), max_parts);
   const int rows = ceil_div(size, wanted), parts = ceil_div(size, rows);
   const auto run = [&]<int width>() {

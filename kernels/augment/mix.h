@@ -11,7 +11,7 @@ BV_HOST_DEVICE inline bool has_box(const Mix& mix) {
   return mix.top < mix.bottom && mix.left < mix.right;
 }
 
-// A pixel's own weight, of 65536; the rest is its partner's.
+// A pixel's own weight, in 1/65536; the rest is its partner's.
 BV_HOST_DEVICE inline int own_part(const Mix& mix, int y, int x) {
   if (!has_box(mix)) return static_cast<int>(mix.lambda * 65536 + 0.5f);
   return y >= mix.top && y < mix.bottom && x >= mix.left && x < mix.right ? 0 : 65536;

@@ -19,7 +19,7 @@ BV_HOST_DEVICE inline int blend(int from, int to, int factor) {
   return clamp_to_byte((65536 * from + factor * (to - from) + 128) >> 16);
 }
 
-// ITU-R 601, as Pillow's mode L.
+// ITU-R 601, as in Pillow's mode L.
 BV_HOST_DEVICE inline int grey(const Pixel& p) {
   return (19595 * p.r + 38470 * p.g + 7471 * p.b + 32768) >> 16;
 }
@@ -97,7 +97,7 @@ BV_HOST_DEVICE inline Pixel colored(const Pixel& p, int factor) {
   return {blend(from, p.r, factor), blend(from, p.g, factor), blend(from, p.b, factor)};
 }
 
-// To Pillow's HSV of 8 bits, and back.
+// Converts to Pillow's 8-bit HSV, rotates the hue and converts back.
 BV_HOST_DEVICE inline Pixel hue_rotated(const Pixel& p, int by) {
   const int rg = p.r > p.g ? p.r : p.g, rg_low = p.r < p.g ? p.r : p.g;
   const int value = rg > p.b ? rg : p.b, low = rg_low < p.b ? rg_low : p.b;

@@ -2,7 +2,7 @@
 //   out[n, p, q, k] = sum over r, s, c of inp[n, h, w, c] weight[k, r, s, c],
 //   h = p stride - padding + r,  w = q stride - padding + s            out =
 //   dinp    = (add +) the transposed sum over dout and weight          dinp =
-//   dweight (+)= the sum over n, p, q of dout and inp                  = or += by accumulate
+//   dweight (+)= the sum over n, p, q of dout and inp                  = or += per accumulate
 // NHWC, weights KRSC. Two algorithms, chosen for each shape by the measured rules below:
 // * products over rows (conv_rows.h, conv_weight_rows.h), which never multiply padding, and compute
 //   moments and the sum with `add` while pixels are in the caches;
@@ -125,7 +125,7 @@ void widen(float* out, const simd::bf16* inp, size_t count) {
   });
 }
 
-// Partial moments of out, which oneDNN writes chunk by chunk; one chunk's groups follow another's.
+// Partial moments of out, which oneDNN writes chunk by chunk: the groups of all chunks, in order.
 struct ChunkMoments {
   MomentGroups groups;
   int chunks, K;

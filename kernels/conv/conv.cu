@@ -151,8 +151,8 @@ void CudaKernels::run(const Op& op, cudaStream_t stream) {
   algorithm(props_, op).run(props_, op, stream);
 }
 
-// The first algorithm computes batch norm's sums in its epilogue. With the others, batchnorm.cu
-// computes them in a pass of its own.
+// The first algorithm computes batch norm's sums in its epilogue. With the other algorithms,
+// batchnorm.cu computes the sums in a separate pass.
 template <>
 size_t CudaKernels::workspace(const BatchNormBackwardSums&);
 template <>

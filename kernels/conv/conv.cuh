@@ -1,4 +1,4 @@
-// The algorithms that compute a convolution on a GPU, one per file; the table in conv.cu chooses.
+// The algorithms that compute a convolution on a GPU, one per file; conv.cu chooses one.
 // For each direction that it computes, an algorithm has a function that launches the kernels and,
 // if they need a workspace, one that returns its size. Callers have checked shapes and pointers.
 #pragma once
@@ -29,7 +29,7 @@ void conv_stem_forward(const DeviceProps&, const ConvForward&, cudaStream_t);
 size_t conv_stem_backward_weight_bytes(const DeviceProps&, const ConvBackwardWeight&);
 void conv_stem_backward_weight(const DeviceProps&, const ConvBackwardWeight&, cudaStream_t);
 
-// conv_direct.cu: every shape and dtype, groups too, by plain FMA.
+// conv_direct.cu: every shape and dtype, groups included, by plain FMA.
 size_t conv_direct_forward_bytes(const DeviceProps&, const ConvForward&);
 void conv_direct_forward(const DeviceProps&, const ConvForward&, cudaStream_t);
 void conv_direct_backward_input(const DeviceProps&, const ConvBackwardInput&, cudaStream_t);

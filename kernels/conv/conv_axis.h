@@ -18,7 +18,7 @@ struct Axes {
   int count = 0;
   Axis axis[max_count];
 
-  // Adds a position: to the last Axis if it continues that one, else as an Axis of its own.
+  // Adds a position to the last Axis if it continues that Axis, else as a new Axis.
   void add(Axis next) {
     if (next.taps <= 0) next.taps = next.first_tap = next.from = 0;
     if (count > 0) {

@@ -1,20 +1,21 @@
-// Convolution by plain FMA, for every dtype and shape: fp32, any groups and channels, and the
-// input gradient of a first layer. Each direction is a matrix product per group,
+// Convolution by plain FMA, for every dtype and shape; used where there is no tensor-core kernel:
+// for fp32, unusual groups and channels, and the input gradient of a first layer. Each direction is
+// a matrix product per group,
 //   c[m, n] = sum over k of a[k, m] b[k, n]
 //   direction        gemm_m           gemm_n         gemm_k                  a      b
 //   forward          pixels           K of a group   taps x C of the group   inp    weight
 //   input gradient   pixels, phases   C of a group   taps x K of the group   dout   weight
 //   weight gradient  taps x C         K of a group   pixels                  inp    dout
-// (conv_geometry.cuh: pixels, phases, taps). a is gathered from the image and never written out.
-// Moments are computed from a tile's registers; add is added in fp32 before rounding. If the weight
-// gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds their
-// sums. A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k into
-// registers while it multiplies the current one, which is in shared memory as fp32. A thread owns
-// 8 m x 8 or 4 n and reads both operands 16 bytes at a time. Narrow groups share a tile:
-// 2^group_bits of them divide its columns and the rows of a in a stage. This fills the tile, but a
-// group of 4 channels loads 8 times as much of a per FMA as one of 32. Limited by instruction
-// issue: bounds checks and addresses of a take nearly half as many slots as FMAs do. Registers and
-// blocks per SM: tests/kernels/resources.txt.
+// (conv_geometry.cuh: pixels, phases, taps). `a` is gathered from the image and never written out.
+// Moments are computed from a tile's sums in registers; `add` is added in fp32 before rounding. If
+// the weight gradient's tiles do not fill the GPU, blocks split gemm_k, and finish_column_sums adds
+// their sums. A block of 128 threads computes 128 m x 64 or 32 n. It loads the next stage of gemm_k
+// into registers while it multiplies the current stage, which is in shared memory as fp32. A thread
+// owns 8 m x 8 or 4 n and reads both operands 16 bytes at a time. Narrow groups share a tile:
+// 2^group_bits groups divide its columns and the rows of `a` in a stage. This fills the tile, but a
+// group of 4 channels loads 8 times as much of `a` per FMA as a group of 32. Limited by instruction
+// issue: the bounds checks and addresses of `a` take nearly half as many slots as the FMAs.
+// Registers and blocks per SM: tests/kernels/resources.txt.
 #include <algorithm>
 #include <utility>
 
@@ -28,7 +29,7 @@ namespace {
 constexpr int threads = 128, warps = threads / warp_size;
 constexpr int blocks_per_sm = 3;  // limited by registers
 constexpr int tile_m = 128;
-constexpr int wide = 64, narrow = 32;  // the two tile_n
+constexpr int wide = 64, narrow = 32;  // the two values of tile_n
 
 // ---- The groups of a tile -----------------------------------------------------------------------
 struct ColumnTiles {
@@ -88,8 +89,8 @@ template <int tile_n>
 struct Stage {
   static constexpr int rows = tile_n == wide ? 16 : 32;  // of a: gemm_k x groups of the tile
 
-  // [gemm_k, group][m]. With eight floats of padding, a quarter-warp's reads, of four groups at two
-  // m, fall into different banks.
+  // [gemm_k, group][m]. Eight floats of padding put a quarter-warp's reads, from four groups at two
+  // values of m, into different banks.
   alignas(16) float a[rows][tile_m + 8];
   float b[rows][tile_n + 4];  // [gemm_k][n]
 };
@@ -106,13 +107,13 @@ struct Shared {
   };
 };
 
-// A thread computes rows m() ... m() + 3 and those 64 further on, columns n() ... n() + 3 and, in
-// wide tiles, those 32 further on. Lanes form a 4 x 8 grid in which lane ^ 2 has the same m and
-// lane ^ 1 the same n, so that shared memory serves their 16-byte reads together.
+// A thread computes rows m() ... m() + 3 and the four rows 64 below, in columns n() ... n() + 3 and
+// (wide tiles) the four columns 32 to the right. Lanes form a 4 x 8 grid in which lane ^ 2 has the
+// same m and lane ^ 1 the same n, so that shared memory serves their 16-byte reads together.
 template <int tile_n>
 struct Accumulators {
   static constexpr int ns = tile_n / 8;
-  static constexpr unsigned m_lane_bits = 0b10001;  // of a lane's number; the others are n's
+  static constexpr unsigned m_lane_bits = 0b10001;  // bits of a lane's number that select m
 
   float at[8][ns] = {};
 
@@ -149,7 +150,7 @@ struct Accumulators {
   }
 };
 
-// A thread's loads of a stage: all rows of a at m = threadIdx.x, and some elements of b, so that
+// A thread's loads of a stage: all rows of `a` at m = threadIdx.x, and some elements of b, so that
 // neighbouring threads read neighbouring memory.
 template <class T, int tile_n, int a_run, bool b_along_k>
 struct StageLoads {
@@ -206,7 +207,7 @@ __device__ void multiply(Accumulators<tile_n>& sums, Loads& loads, int first, in
         loads.group_bits, [&]<int group_bits> { loads.template fetch_a<group_bits>(k); });
     loads.fetch_b(k);
   };
-  // Fetching is most of the kernel's code, so only one place calls it, for the first stage, too.
+  // fetch() is most of the kernel's code, so one call serves all stages, the first included.
   for (int step = first; step <= last; ++step) {
     const int stage = (step - first) % 2;
     if (step < last) fetch(step);
@@ -243,8 +244,8 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
   int groups;      // how many of the tile's groups are in bounds
   int gemm_k;
   Divisor by_taps_x;
-  // The channel of each element of b, forward in all of K, input gradient in its group of C; -1 if
-  // out of bounds.
+  // The channel of each element of b: in forward its index in K, in the input gradient its index in
+  // the group's C; -1: out of bounds.
   int channel[input_gradient ? 1 : bs];
 
   __device__ PixelLoads(const Product& product, const Tile& tile)
@@ -318,7 +319,7 @@ struct PixelLoads : StageLoads<T, tile_n, 4, !input_gradient> {
       const int k = first + this->b_row(i), n = channel[input_gradient ? 0 : i];
       const Tap at(*this, k);
       const int r = t.y.filter + at.i * t.y.filter_step, s = t.x.filter + at.j * t.x.filter_step;
-      if (input_gradient || i == 0)  // forward: all of one k
+      if (input_gradient || i == 0)  // in forward, all i have the same k
         weight = static_cast<const T*>(p.b) + (r * g.S + s) * C + (input_gradient ? n : at.d);
       const int out_channel = input_gradient ? group * p.tap_k + at.d : n;
       b[i] = this->has_b(i) && k < gemm_k && n >= 0 ? weight[int64_t{out_channel} * filter] : T{};
@@ -369,7 +370,7 @@ __device__ void store_pixels(const Product& p, const Tile& t, Accumulators<tile_
   }
 }
 
-// Moments of column y over this thread's pixels; only the tile's first `left` are in bounds.
+// Moments of column y over this thread's pixels; only the tile's first `left` pixels are in bounds.
 template <int tile_n>
 __device__ Moments thread_moments(int left, const Accumulators<tile_n>& sums, int y) {
   int count = 0;
@@ -429,7 +430,7 @@ __global__ void __launch_bounds__(threads, blocks_per_sm) conv_direct_tile(Produ
 }
 
 // ---- Weight gradient ----------------------------------------------------------------------------
-// m numbers the elements of the filter, each of which reads a different element of inp per pixel.
+// m enumerates the elements of the filter; for each pixel, each reads a different element of inp.
 template <class T, int tile_n>
 struct FilterLoads : StageLoads<T, tile_n, 1, false> {
   using Base = StageLoads<T, tile_n, 1, false>;

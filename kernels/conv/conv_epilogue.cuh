@@ -1,7 +1,7 @@
 // Epilogue of conv_implicit_gemm.cu: rounds the sums, stages them in shared memory, stores 16 bytes
-// at a time, and computes batch norm's statistics from the same tile, without reading out again.
-// Forward, these are the moments that batch norm needs next; in the input gradient, if a batch norm
-// computed inp, the sums of its backward (BatchNormBackwardSums).
+// at a time, and computes batch norm's statistics from the staged tile instead of reading `out`. In
+// forward, these are the moments that batch norm needs next; in the input gradient, if a batch norm
+// computed inp, they are the sums of its backward (BatchNormBackwardSums).
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/moments.cuh"
@@ -15,7 +15,7 @@ constexpr int threads = 128, warps = threads / warp_size;
 // The batch norm that computed inp.
 struct Norm {
   const void* inp;                           // as out
-  const uint64_t* relu_mask;                 // bits of y > 0, and dinp = g; null: y is recomputed
+  const uint64_t* relu_mask;                 // bits of y > 0; dinp is then g; null: recompute y
   int rows;                                  // of inp
   const float *mean, *rstd, *weight, *bias;  // [gemm_n]
   bool relu;
@@ -26,7 +26,7 @@ struct Product {
   Geometry geometry;
   void* out;
   const void* add;     // as out, or null
-  float4* sums;        // [parts, tiles]: the parts' sums, by save(); null: one part
+  float4* sums;        // [parts, tiles]: the parts' sums, from save(); null: one part
   unsigned* arrived;   // [tiles]: counts the parts that have finished
   const void* image;   // [N, H, W, gemm_k]
   const void* weight;  // [K, R, S, C]
@@ -87,7 +87,7 @@ struct Epilogue {
     cp_async_wait<0>();
   }
 
-  // tile = the sums, or with `plus` tile + the sums, rounded
+  // tile = the rounded sums, or with `plus` tile + the sums, rounded
   __device__ void round(const Sums<T, m, n>& sums, bool plus) const {
     const int lane = threadIdx.x % warp_size;
 #pragma unroll
@@ -144,7 +144,7 @@ struct Epilogue {
         s.moments);
   }
 
-  // Stores out = tile, or g with a relu_mask, and sums g and g * xhat over the tile.
+  // Stores out = tile, or out = g with a relu_mask, and sums g and g * xhat over the tile.
   __device__ void store_and_sum() const {
     constexpr int ahead = 4;
     static_assert(rows % ahead == 0);

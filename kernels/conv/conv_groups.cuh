@@ -8,8 +8,8 @@
 //
 // A tile is m pixels x n channels of out and reads the same channels of the image. A step is a tap,
 // or, if the image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of
-// three taps: they read the same pixels, each shifted by one. A tap's filter is [n, width] in both
-// directions, with the weight's k as rows. It is expanded on the way into shared memory: zeros are
+// three taps, which read the same pixels shifted by one. A tap's filter is [n, width] in both
+// directions, with the weight's k as rows. The filter is expanded on its way into shared memory: zeros are
 // stored once, and copies write only the groups' own channels.
 #pragma once
 #include "kernels/conv/conv_image_rows.cuh"
@@ -26,7 +26,7 @@ struct Stage {
   alignas(128) uint4 filter[taps][n * width / 8];    // [n, width]
 };
 
-// Stages being copied and the one being multiplied, as many as Turing's shared memory holds.
+// The stages being copied and the one being multiplied: as many as fit in Turing's shared memory.
 template <int taps>
 constexpr int stages = taps == 1 ? 3 : 2;
 

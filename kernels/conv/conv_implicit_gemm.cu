@@ -7,13 +7,13 @@
 //   input gradient  dinp[n, h, w, c] = add + sum over k and all r, s with
 //                       p stride - padding + r = h,  q stride - padding + s = w  of
 //                       dout[n, p, q, k] weight[k, r, s, c]                                    =
-// add is added in fp32 before rounding, and may be dinp. The image's im2col matrix
+// `add` is added in fp32 before rounding, and may be dinp. The image's im2col matrix
 // (conv_geometry.cuh) is never written out.
 //
 // Grid:   (tiles of pixels x channels of out, phases, parts of gemm_k). If tiles are too few to
 //         fill the GPU, blocks split gemm_k, and a tile's last block to finish adds up their sums
 //         in order.
-// Block:  4 warps multiply 32 of gemm_k per step, with cp.async 3 steps ahead (conv_tiles.cuh). All
+// Block:  4 warps multiply 32 of gemm_k per step; cp.async runs 3 steps ahead (conv_tiles.cuh). All
 //         taps of 32 channels precede the next 32, since neighbouring taps share rows in L1. The
 //         epilogue stages sums in shared memory, for coalesced 16-byte stores and to compute the
 //         tile's moments without re-reading out.
@@ -130,7 +130,7 @@ __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
   constexpr int chunks = step_k / 8, weight_chunks = input_gradient ? n / 8 : chunks;
   const int lane = threadIdx.x % warp_size;
   // Byte offsets of this lane's rows of the first 8x8 matrices. The weight's matrices are ordered
-  // so that the two of one mma are in neighbouring registers.
+  // so that the two that an mma reads are in neighbouring registers.
   const int image = swizzled_byte<chunks>(sums.row() + lane % 16, lane / 16);
   const int weight =
       input_gradient
@@ -149,7 +149,7 @@ __device__ void multiply(Sums<T, m, n>& sums, const Stage<m, n>& from) {
       });
 }
 
-// save() stores the sums of a part of gemm_k as [fragment][thread]; add() adds stored ones.
+// save() stores the sums of a part of gemm_k as [fragment][thread]; add() adds such sums.
 template <class Sums>
 __device__ void save(const Sums& sums, float4* to) {
 #pragma unroll
@@ -206,7 +206,7 @@ __device__ void finish(const Product& p, const Tile& t, const Sums<T, m, n>& sum
   if (!input_gradient && p.parts.partial) epilogue.moments();
 }
 
-// Only small tiles are worth splitting gemm_k.
+// Splitting gemm_k pays only for small tiles.
 constexpr int split_m = 64, split_n = 64;
 __device__ inline float4* sums_of_tile(const Product& p, int part) {
   const auto tile = (int64_t{part} * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -214,7 +214,7 @@ __device__ inline float4* sums_of_tile(const Product& p, int part) {
 }
 
 // Saves the block's sums. The last block of a tile to finish then adds the sums of gemm_k's parts
-// in order and returns true; the others return false.
+// in order and returns true; the other blocks return false.
 template <class Sums>
 __device__ bool add_parts(const Product& p, Sums& sums) {
   save(sums, sums_of_tile(p, blockIdx.z));
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(threads, (blocks_per_sm<m, n>)) conv_tile(Prod
   }
 }
 
-// Turing has shared memory for one block.
+// On Turing, shared memory holds one block per SM.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int groups_blocks = 1;
 #else
@@ -326,13 +326,13 @@ Choice choose(const DeviceProps& props, const ConvShape& s) {
     by_size(size, [&]<int m, int n> { fits = sizeof(Shared<m, n>) <= size_t(props.shared_bytes); });
     if (!fits) continue;
     const size_t tiles = tiles_of(size);
-    // The busiest SM decides.
+    // The busiest SM determines the time.
     const double clocks = double(ceil_div(tiles, sms)) * size.m * size.n * size.clocks;
     if (!best.tiles || clocks < min_clocks) best = {size, 1, tiles}, min_clocks = clocks;
   }
   // If half of the SMs or more would be idle and gemm_k has at least 32 steps, it is split so that
-  // each SM gets up to two parts of tiles; parts have at least 8 steps, since shorter ones aren't
-  // worth adding up.
+  // each SM gets up to two parts of tiles; parts have at least 8 steps, since shorter parts
+  // aren't worth adding up.
   int taps = 0;  // of the phase with the most taps
   for (int phase = 0; phase < phases; ++phase)
     taps = std::max(taps, Phase::of_block<input_gradient>(g, phase, phases).taps());
@@ -362,8 +362,8 @@ size_t sums_bytes(const Choice& choice) {
 
 // ---- The operations -----------------------------------------------------------------------------
 // The arguments that depend only on direction, shape and tiles. sums: memory for the sums of
-// gemm_k's parts, if several. Their counters are the device's last ones, since row_parts() uses the
-// first.
+// gemm_k's parts, if several. The counters of the parts are the device's last, since row_parts()
+// uses the first.
 template <bool input_gradient>
 Product product(const DeviceProps& props, const ConvShape& s, const Choice& choice, void* sums) {
   const int gemm_n = input_gradient ? s.C : s.K, n_tiles = ceil_div(gemm_n, choice.size.n);

@@ -1,8 +1,8 @@
 // A convolution's out, or its input gradient, as products over rows: for each class of pixels that
 // have the same taps in bounds (conv_axis.h),
 //   result[pixel, :] = (add[pixel, :] +) sum over taps of  source[pixel of the tap, :] weight[tap]
-// Padding is never multiplied, and the source is not copied. A thread computes units of up to
-// unit_rows pixels by some columns, and a unit's moments while it is in the caches.
+// Padding is never multiplied, and the source is not copied. A thread computes a unit (up to
+// unit_rows pixels) or a range of its columns, and then its moments while it is in the caches.
 #pragma once
 #include <cstdint>
 
@@ -39,7 +39,8 @@ struct ConvRows {
   }
 };
 
-// Units of neighbouring pixels of one class. If they are few, each is split into ranges of panels.
+// Units of neighbouring pixels of one class. If there are fewer than min_items units, each is split
+// into ranges of panels.
 struct ConvUnits {
   static constexpr int unit_rows = 44 * row_block, min_items = 32;
   const ConvRows& conv;
@@ -167,7 +168,7 @@ static inline void conv_rows(const ConvRows& conv, const ConvUnits& units,
 }
 
 // Calls f(the tap's part of a packed panel, the panel's first column, width and used columns, tap)
-// in parallel, for each tap in use.
+// in parallel, for each panel and each tap in use.
 template <class F>
 void for_each_panel(float* packed, const ConvRows& conv, F f) {
   const Panels panels = conv.panels();

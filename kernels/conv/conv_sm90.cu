@@ -1,5 +1,5 @@
 // Convolution on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, one group,
-// with C and K multiples of 8, since TMA's rows begin at multiples of 16 bytes:
+// with C and K multiples of 8, since TMA requires rows at multiples of 16 bytes:
 //   forward  out[pixels, K]     = im2col of inp [pixels, taps C]  filter[K, taps C]^T
 //            moments of out's rounded values
 //   input    dinp[pixels, C]    = add + im2col of dout [pixels, taps K]  filter[taps K, C]
@@ -25,7 +25,7 @@ constexpr int tile_pixels = 128;
 
 // ---- What fits ----------------------------------------------------------------------------------
 // TMA's limits: 32-bit coordinates, element strides of at most 8, box corners that fit a byte. The
-// kernel's: the table of taps, and a counter per tile of columns.
+// kernel's limits: the size of the table of taps, and one counter per tile of columns.
 bool fits(DType dtype, const ConvShape& s) {
   constexpr double most = double(int64_t{1} << 31);
   return dtype != DType::fp32 && s.groups == 1 && s.C % 8 == 0 && s.K % 8 == 0 && s.stride <= 8 &&
@@ -33,7 +33,7 @@ bool fits(DType dtype, const ConvShape& s) {
          double(s.N) * s.P() * s.Q() < most && double(s.R) * s.S * std::max(s.C, s.K) < most &&
          std::max(s.C, s.K) <= DeviceProps::counters;
 }
-// A step is 64 channels: with fewer than 32, most of it would be zeros.
+// A step is 64 channels: with fewer than 32, most of the step would be zeros.
 constexpr int min_channels = 32;
 
 // ---- The image ----------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ Geometry geometry_of(const ConvShape& s, bool input_gradient) {
   return input_gradient ? Geometry::backward_input(s) : Geometry::forward(s);
 }
 
-// The taps by which out's pixels read an image, phase by phase, the phase with the most taps first.
+// The taps with which out's pixels read an image, by phase, the phase with the most taps first.
 // Relative to a pixel's position, taps read rows first_y to last_y and columns first_x to last_x.
 struct View {
   int step;
@@ -92,7 +92,7 @@ View view_of_all_taps(const ConvShape& s) {
   return v;
 }
 
-// `image`, read through the View; a copy moves `pixels` pixels.
+// Describes how the View reads `image`; a copy moves `pixels` pixels.
 Pixels pixels_of(DType dtype, const void* image, const ImageSize& size, const Geometry& g,
                  const View& v, unsigned pixels) {
   const auto [N, H, W, channels] = size;
@@ -149,7 +149,7 @@ CUtensorMap filter_map(DType dtype, const void* filter, const ConvShape& s, unsi
 }
 
 // ---- forward, input gradient --------------------------------------------------------------------
-// How out [M, N], M pixels, is computed from an image, forward or in the input gradient.
+// How out [M, N], M pixels, is computed from an image, in forward or in the input gradient.
 struct ConvProduct {
   Geometry geometry;
   View view;

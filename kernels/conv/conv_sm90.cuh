@@ -1,6 +1,6 @@
 // Images and filters of a convolution as operands of kernels/gemm/sm90_product.cuh. A step of k is
 // 64 channels of a tap, or 64 pixels in the weight gradient. TMA in im2col mode copies pixels in
-// the order of out's pixels, shifted by the tap; those outside the image become zeros.
+// the order of out's pixels, shifted by the tap; pixels outside the image become zeros.
 #pragma once
 #include "kernels/gemm/conv_geometry.cuh"
 #include "kernels/gemm/sm90_product.cuh"
@@ -23,7 +23,7 @@ struct Taps {
   Divisor by_blocks;
   Tap taps[max_count];
 
-  // A phase without taps has a step past the last tap, which reads zeros: channels past the last.
+  // A phase without taps has a step past the last tap: it reads channels past the last, as zeros.
   __device__ Step of_step(int step) const {
     const int tap = min(by_blocks.divide(step), last);
     return {taps[tap], (step - tap * blocks) * depth};
@@ -34,7 +34,7 @@ struct Taps {
 // (y stride + first_y + i, x stride + first_x + j).
 struct Pixels {
   CUtensorMap map;  // im2col; tiled, of the matrix [pixels, channels], if is_matrix
-  bool is_matrix;   // out's pixels read the same pixels of the image
+  bool is_matrix;   // each pixel of out reads the same pixel of the image
   int Y, X;         // of out
   int stride, first_y, first_x;
   Divisor by_image, by_row;  // Y * X, X

@@ -8,8 +8,8 @@
 namespace bv::BAREVISION_GPU::sm90 {
 
 // ---- out = sums, and their moments ------------------------------------------------------------
-// The moments are those of the rounded values: sums of x - shift and of its square, where shift is
-// the column's mean in the consumer's first tile, so that nothing cancels.
+// The moments of the rounded values are computed from sums of x - shift and of its square, where
+// shift is the column's mean in the consumer's first tile, so that nothing cancels.
 template <class T>
 struct StoreWithMoments {
   static constexpr bool sums_of_a = false, same_columns = true, phases = false;
@@ -44,7 +44,7 @@ struct StoreWithMoments {
     for (int p = 0; p < pieces; ++p) {
       Piece<tile_m>& piece = s.piece[(turn * pieces + p) % 2];
       if (first_of_consumer())
-        cp_async_bulk_wait_group_read<1>();  // TMA has read the piece before the last
+        cp_async_bulk_wait_group_read<1>();  // TMA has read this buffer's previous piece
       wait_for_consumer(consumer);
       const float* const shift = s.shift + p * piece_columns;
       for_each_square<Sums<tile_m, tile_n>::blocks>(piece, [&](int m, int j, uint4* to) {
@@ -121,9 +121,9 @@ struct StoreWithMoments {
 // These types map a tile's rows to the tensors' rows and move pieces of out, add and inp. prepare()
 // initialises a consumer's part of shared memory, Shared<tile_m>.
 //   begin()    is called once per tile
-//   bring()    waits until out's piece may be overwritten, loads add's into it, and loads inp's
+//   bring()    waits until out's piece may be overwritten, loads add into it, and loads inp's piece
 //   leave()    stores the piece of out
-//   row()      returns the tensors' row for the tile's i-th; -1: none
+//   row()      returns the tensors' row for the tile's row i; -1: none
 
 // All rows, in order; TMA moves them.
 template <class T>
@@ -230,8 +230,8 @@ struct PhaseRows {
 };
 
 // ---- out = sums + add, and batch norm's backward sums -------------------------------------------
-// The batch norm that computed the convolution's inp (BatchNormBackwardSums). Its own inp is read,
-// too. out is its dout, or with relu_mask its g.
+// The batch norm that computed the convolution's inp (BatchNormBackwardSums). out is the batch
+// norm's dout, or with relu_mask its g. The batch norm's own inp is rows.inp.
 struct NormOfInput {
   const uint64_t* relu_mask;  // bits of y > 0 [ceil(N / 64), rows]; null: y is recomputed
   int rows;
@@ -255,7 +255,7 @@ struct StoreInputGradient {
   };
   template <int tile_m>
   struct Shared {
-    Piece<tile_m> out, inp;  // out: add at first
+    Piece<tile_m> out, inp;  // out: holds add at first
     float of_warp[2][warpgroup / warp_size][widest];
     float mean[widest], scale[widest], bias[widest];
     typename Rows::template Shared<tile_m> rows;

@@ -10,14 +10,15 @@
 // pixels needs to shared memory, padding included, and reads mma's operands from there as pairs of
 // elements; the matrix [pixels, R * S * 3] is never written out. A filter's row is padded with 0 to
 // an even number of elements, so that no pair crosses rows; the image's elements there may be inf
-// and are masked out. cp.async copies rows of a multiple of 16 bytes (W % 8 == 0) if the stride is
-// even; other rows are copied element by element, with an odd stride twice, once shifted by one, so
-// that every pair is aligned. Shape and GPU determine how many tiles a block processes. Forward,
-// each of 4 warps computes 64 pixels x 64 channels with the weights in shared memory, and the next
-// tile's rows are in flight while the sums are stored; the last block to finish merges the moments.
-// In the weight gradient, each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout is
-// loaded three steps ahead, and finish_column_sums adds up the blocks' sums. Limited by memory, mma
-// and shared memory nearly alike. Registers: tests/kernels/resources.txt.
+// and are masked out. If the stride is even and W % 8 == 0 (rows of a multiple of 16 bytes),
+// cp.async copies the rows. Otherwise they are copied element by element; for an odd stride, a
+// second copy is shifted by one element, so that every pair is aligned in one of them. The shape
+// and the GPU determine how many tiles a block processes. In forward, each of 4 warps computes 64
+// pixels x 64 channels with the weights in shared memory, and the next tile's rows are in flight
+// while the sums are stored; the last block to finish merges the moments. In the weight gradient,
+// each of 4 warps sums 32 channels x 80 of gemm_k over the pixels; dout is loaded 3 steps ahead.
+// finish_column_sums adds up the blocks' sums. Limited nearly equally by memory, mma and shared
+// memory. Registers: tests/kernels/resources.txt.
 #include <algorithm>
 
 #include "kernels/conv/conv.cuh"
@@ -76,7 +77,7 @@ __device__ inline uint32_t element_or_0(const uint16_t* row, int x, int row_elem
   return x >= 0 && x < row_elements ? row[x] : 0;
 }
 
-// Copies the rows that pixels [pixel, end) read. cp.async may still be in flight.
+// Copies the rows that pixels [pixel, end) read. cp.async may still be in flight on return.
 __device__ inline void load_rows(const Image& g, int pixel, int end, uint4* slots) {
   const int warp = threadIdx.x / warp_size, lane = threadIdx.x % warp_size;
   const int first = g.first_row(pixel), n_slots = g.first_row(end - 1) + g.R - first;
@@ -157,8 +158,8 @@ __device__ inline void load_weight(const Forward& p, int k, ForwardShared& s) {
   }
 }
 
-// A warp's 64 pixels x 64 channels as mma fragments: of each 16x8 sum [i][j] a lane holds pixels
-// i * 16 + lane/4 and that + 8, channels j * 8 + lane%4*2 and the next.
+// A warp's 64 pixels x 64 channels as mma fragments: of each 16x8 fragment [i][j], a lane holds
+// pixels i * 16 + lane/4 and i * 16 + lane/4 + 8, channels j * 8 + lane%4*2 and the next.
 template <class T>
 struct ForwardTile {
   static constexpr int ms = warp_pixels / 16, ns = tile_k / 8;
@@ -340,9 +341,9 @@ __device__ inline void load_dout(const Weight& p, int k, int pixel, int end, uin
   }
 }
 
-// A warp's 32 channels x 40 pairs of gemm_k: of each 16x8 sum [i][j] a lane holds channels
-// i * 16 + lane/4 and that + 8; of pairs j / 2 * 8 + lane%4*2 and the next, it holds the first
-// elements if j is even, else the second.
+// A warp's 32 channels x 40 pairs of gemm_k: of each 16x8 fragment [i][j], a lane holds channels
+// i * 16 + lane/4 and i * 16 + lane/4 + 8; of pairs j / 2 * 8 + lane%4*2 and the next, it holds the
+// first elements if j is even, else the second.
 template <class T>
 struct WeightTile {
   static constexpr int warp_pairs = pairs / 2, ms = tile_k / 2 / 16, ns = warp_pairs / 4;
@@ -440,7 +441,7 @@ __global__ void __launch_bounds__(threads, 3) conv_stem_weight_tiles(Weight p) {
       cp_async_wait<0>();
     }
     cp_async_wait<stages - 2>();
-    __syncthreads();  // this stage has arrived; all are done with the one that is loaded next
+    __syncthreads();  // this stage has arrived; all warps are done with the one loaded next
     load(step + stages - 1);
     tile.add(s.rows, s.dout[step % stages], s.place + in_tile * step_pixels);
   }

@@ -1,6 +1,6 @@
 // The weight gradient of a convolution in 16 bits on tensor cores (weight_gradient.cuh), with one
-// group, or C = K in groups of 4, 8, 16 or 32 channels. dweight = or += by accumulate. With groups,
-// c counts the channels of k's group.
+// group, or C = K in groups of 4, 8, 16 or 32 channels. dweight = or += per accumulate. With
+// groups, c counts the channels of k's group.
 //
 // Block:  for a 3x3 filter with stride 1 and padding 1, computes all three taps of a row of the
 //         filter and loads dout and inp once for them.
@@ -77,7 +77,7 @@ __device__ inline int add_modulo(int m, int by, int n) { return m + by < n ? m +
 struct RowLoader {
   const uint4* inp;  // this thread's chunk of the pixel r - 1 rows below `pixel`
   int pixel;         // this thread's first; a step's rows begin one pixel early
-  int in_image;      // pixel modulo an image
+  int in_image;      // pixel's index in its image
   int first, last;   // pixels of an image whose row r of taps is in bounds: [first, last)
   int step_in_image;
   bool c_in_bounds;

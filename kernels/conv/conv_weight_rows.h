@@ -19,7 +19,7 @@ struct WeightRows {
 
   int taps() const { return s.R * s.S; }
   size_t count() const { return size_t(s.K) * size_t(taps()) * size_t(s.C); }
-  // Blocks of pixels: n images are divided first, then the lines of an image, then a line.
+  // Blocks of pixels: n images are divided first, then an image's lines, then a line's pixels.
   Parts images(int n) const { return parts(n, s.P() * s.Q()); }
   Parts lines() const { return parts(s.P(), s.Q()); }
   Parts pixels() const { return parts(s.Q(), 1); }
@@ -49,7 +49,7 @@ struct Range {
   }
 };
 
-// The p with 0 <= p * stride - padding + tap < H: the tap is in bounds.
+// The positions p at which the tap is in bounds: 0 <= p * stride - padding + tap < H.
 static inline Range reach(int P, int H, int tap, int stride, int padding) {
   const int before = padding - tap;
   return Range{before > 0 ? (before + stride - 1) / stride : 0,

@@ -116,7 +116,7 @@ class CpuBackend final : public Backend {
   }
   void wait(Stream stream, Event event) override {
     const CpuEvent point = *event_of(event);
-    // A stream's own order is enough if it waits for itself.
+    // A stream needs no wait for its own work, which runs in order.
     if (!point.stream || CpuStream::of(stream) == point.stream) return;
     run_on(stream, [point] { point.stream->wait(point.ticket); });
   }

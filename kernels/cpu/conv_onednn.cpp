@@ -21,7 +21,7 @@ dnnl::memory::desc weights(const ConvShape& s, Type type, Tag plain, Tag grouped
   return {{s.groups, s.K / s.groups, s.C / s.groups, s.R, s.S}, type, grouped};
 }
 
-// oneDNN 2.6 in bf16 reads one channel past the end of inp, and adds it times 0 to out.
+// In bf16, oneDNN 2.6 reads one channel past the end of inp and adds it, times 0, to out.
 bool reads_past_the_end(const Convolution& c) {
   return c.result == Convolution::Result::out && c.dtype == DType::bf16 && c.shape.C > 256 &&
          c.shape.C % 2 != 0;

@@ -3,8 +3,8 @@
 // namespace; one of the two is chosen at run time.
 // The linker keeps one copy of every inline function outside these namespaces, and this copy must
 // not contain AVX-512 code: the kernel files therefore use no std:: containers, strings or
-// algorithms that may stay un-inlined (tests/kernels/check_avx512_symbols checks). Code that needs
-// them, such as oneDNN's primitives, lives in kernels/cpu/*.cpp, compiled once for x86-64-v3.
+// algorithms that may not be inlined (tests/kernels/check_avx512_symbols checks this). Code that
+// needs them, such as oneDNN's primitives, lives in kernels/cpu/*.cpp, compiled once for x86-64-v3.
 #pragma once
 #include <memory>
 

@@ -41,7 +41,7 @@ inline dnnl::primitive_attr onednn_attributes(bool accumulate) {
   return attributes;
 }
 
-// Copies a tensor to another memory layout. A default-constructed one reorders nothing.
+// Copies a tensor to another memory layout. A default-constructed object reorders nothing.
 class OneDnnReorder {
  public:
   OneDnnReorder() = default;

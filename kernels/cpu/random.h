@@ -1,5 +1,5 @@
-// Philox (kernels/philox.h) in vectors, for the words of 4 * width neighbouring decisions at once,
-// and dropout by these decisions.
+// Philox (kernels/philox.h) in vectors, which computes the words of 4 * width neighbouring
+// decisions at once, and dropout by these decisions.
 #pragma once
 #include "kernels/cpu/simd.h"
 #include "kernels/kernels.h"

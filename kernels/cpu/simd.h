@@ -44,7 +44,7 @@ static inline vi count_up() {
   return v;
 }
 
-// The upper halves of the floats, rounded to nearest, ties to even; a NaN stays one.
+// The upper halves of the floats, rounded to nearest, ties to even; NaN stays NaN.
 static inline vu bf16_bits(vf v) {
   const vu x = reinterpret_cast<vu>(v);
   return v == v ? (x + 0x7fff + (x >> 16 & 1)) >> 16 : x >> 16 | 0x40;
@@ -58,7 +58,7 @@ static inline __mmask16 first(int n) { return static_cast<__mmask16>((1u << n) -
 static inline vf load_partial(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 static inline void store_partial(float* p, vf v, int n) { _mm512_mask_storeu_ps(p, first(n), v); }
 static inline vf fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }  // a b + c
-// b if either is NaN.
+// max and min return b if either operand is NaN.
 static inline vf max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf sqrt(vf a) { return _mm512_sqrt_ps(a); }
@@ -158,7 +158,7 @@ static inline vf round(vf a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 static inline vf to_float(vi a) { return _mm256_cvtepi32_ps(__m256i(a)); }
-// In two steps, so that a result below the normal range or above it is right (|n| < 253).
+// In two steps, so that results below and above the normal range are correct (|n| < 253).
 static inline vf scale(vf x, vf n) {
   const vi k = vi(_mm256_cvtps_epi32(n)), half = k >> 1;
   return x * reinterpret_cast<vf>((half + 127) << 23) *
@@ -244,7 +244,7 @@ static inline vf multiply_add(bf16, vf a, vf b, vf sum) {
   return fma(high(x), high(y), fma(low(x), low(y), sum));
 }
 
-// Byte j of plane c of 16 pixels is byte 3 j + c of their 48, in vector (3 j + c) / 16.
+// Byte j of plane c of 16 pixels is byte 3 j + c of the pixels' 48, in vector (3 j + c) / 16.
 struct PixelShuffles {
   alignas(16) uint8_t take[3][3][16] = {};  // by plane and vector; 0x80: no byte
   constexpr explicit PixelShuffles(bool reversed) {

@@ -160,7 +160,7 @@ class CudaBackend final : public Backend {
     return reinterpret_cast<Stream>(communication_[static_cast<size_t>(channel)].handle);
   }
   Stream upload_stream() override { return reinterpret_cast<Stream>(upload_.handle); }
-  // A graph may call `work` many times, so captured work is kept as long as the backend.
+  // A graph may call `work` many times, so captured work is kept until the backend is destroyed.
   void call_on_host(Stream stream, std::function<void()> work) override {
     cudaStreamCaptureStatus status{};
     check(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
@@ -217,7 +217,7 @@ class CudaBackend final : public Backend {
     const std::unique_ptr<HostWork> owned(static_cast<HostWork*>(work));
     run_on_host(work);
   }
-  // Nobody on the driver's thread could catch an exception.
+  // No caller on the driver's thread could catch an exception.
   static void run_on_host(void* work) noexcept {
     try {
       (*static_cast<HostWork*>(work))();

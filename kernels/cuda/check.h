@@ -1,5 +1,5 @@
 // Every CUDA runtime call is checked. Kernels include this file, and nvcc parses its includes three
-// times, so nvcc is spared <string>, <memory> and <stdexcept>, which would be half of the parsing.
+// times, so for nvcc it avoids <string>, <memory> and <stdexcept>, half of the parsing otherwise.
 #pragma once
 #include <cuda_runtime.h>
 #ifndef __CUDACC__

@@ -1,6 +1,6 @@
 // Column sums in two stages (described in column_sums.cuh).
-// First stage: a thread sums `width` neighbouring columns (16 bytes, or 1 element if C does not
-// allow 16) over every 32nd row of its block (every 8th with 1 element), with four rows in flight.
+// First stage: a thread sums `width` neighbouring columns (16 bytes, or 1 element if C doesn't
+// allow that) over every 32nd row of its block (every 8th with 1 element), four rows in flight.
 // Second stage: a block adds up 8 columns (a 32-byte sector) of all partial sums, with up to 64
 // groups of threads, so that many threads load even if there are few columns; with many columns, a
 // thread adds up all partial sums of 4 columns by itself. Limited by memory bandwidth.
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(256)
 }
 
 // width 1: a block adds few columns, and its groups of `lanes` threads share the partial sums.
-// width 4: it adds many, and each thread adds all partial sums of its own columns.
+// width 4: a block adds many columns, and each thread adds all partial sums of its own columns.
 template <int width>
 constexpr int lanes = width == 1 ? 8 : 256;
 constexpr int finish_threads = 512;
@@ -74,7 +74,7 @@ constexpr int blocks_per_sm = 8;  // of 256 threads: 32 registers each
 }  // namespace
 
 void finish_column_sums(const ColumnSums& a, cudaStream_t stream) {
-  constexpr int64_t many = 1 << 14;  // threads with four of these columns each fill a GPU
+  constexpr int64_t many = 1 << 14;  // so many columns, four per thread, fill a GPU
   const int64_t columns = a.C + a.C2;
   if (columns >= many && a.C % 4 == 0 && a.C2 % 4 == 0)
     return launch<column_sums_finish<4>>(static_cast<unsigned>(ceil_div(columns, 4 * lanes<4>)),

@@ -13,7 +13,7 @@ namespace bv::BAREVISION_GPU {
 
 // Both stages: out [C] (+)= sum over rows of inp [rows, C] dtype.
 struct MatrixColumnSums {
-  float* out;       // [C]  = or +=, by accumulate
+  float* out;       // [C]  = or +=, per accumulate
   void* workspace;  // [column_sums_bytes]
   const void* inp;  // [rows, C] dtype
   int rows, C;
@@ -56,7 +56,7 @@ __device__ void store_sums(const ColumnSums& a, int64_t column, Elements<float, 
 // ---- The first stage by stripes -----------------------------------------------------------------
 // Sums over the rows of a warp, whose lanes with equal lane % `lanes` hold the same n columns. A
 // butterfly reduction: in each step a lane exchanges half of its values for half of another lane's.
-// It ends with `count` sums in x[0 ...], for the columns from the returned index on.
+// At the end, x[0 ...] holds `count` sums, for the columns from the returned index on.
 template <int lanes, int n>
 struct RowSums {
   static constexpr int count = n * lanes / warp_size;

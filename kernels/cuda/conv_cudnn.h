@@ -21,7 +21,7 @@ class ConvCudnn {
   size_t workspace_bytes(Direction, DType, const ConvShape&);
   // Computes no moments: column_moments() does that.
   void run(const ConvForward&, cudaStream_t);
-  // A non-null `add` means dinp +=, whatever it points to.
+  // A non-null `add` means dinp +=; what it points to is not read.
   void run(const ConvBackwardInput&, cudaStream_t);
   // The weight gradient is in the operation's dtype: dweight [K, R, S, C / groups].
   void run(const ConvBackwardWeight&, void* dweight, bool add_to, void* workspace, cudaStream_t);

@@ -23,8 +23,8 @@ struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
   int shared_bytes;  // the most that a block may use
-  // Counters with which a block detects that it is the last (last_block.cuh). They are zero between
-  // launches, so kernels that use them must not run concurrently.
+  // Counters with which a block detects that it is the last (last_block.cuh). They must be zero at
+  // the start of each launch, so kernels that use them must not run concurrently.
   static constexpr int counters = 1 << 16;
   unsigned* arrived;  // [counters]
 };

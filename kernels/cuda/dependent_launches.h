@@ -1,5 +1,5 @@
-// In the scope of a DependentLaunches(true), the thread's launch() (launch.cuh) is
-// launch_dependent(). The innermost scope counts; without one, launches are ordinary.
+// In the scope of a DependentLaunches(true), launch() (launch.cuh) called by the same thread acts
+// as launch_dependent(). The innermost scope counts; without one, launches are ordinary.
 #pragma once
 
 namespace bv::BAREVISION_GPU {

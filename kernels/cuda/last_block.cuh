@@ -1,11 +1,11 @@
 // Last-block reduction: the block that finishes last merges all partial results, instead of a
 // second launch. The last block differs from run to run; the order of the merge doesn't, so equal
-// runs give equal bits. Sums with so many columns and parts that one block would need longer than a
-// launch takes use a second launch (finish_column_sums).
+// runs give equal bits. If there are so many columns and parts that one block would need longer
+// than a launch takes, a second launch is used instead (finish_column_sums).
 //
 // Each part of the rows stores two numbers per column, partial [parts, 2, C]. If there are many
-// parts, the last block of each group of neighbouring parts merges the group into the place of its
-// first part, and the last block of all groups merges the groups.
+// parts, the last block of each group of neighbouring parts merges the group into the place of the
+// group's first part, and the last block of all groups merges the groups.
 #pragma once
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/pack.cuh"
@@ -42,15 +42,15 @@ inline RowParts row_parts(const DeviceProps& props, void* partial, int count, in
                  .C = C,
                  .group = 128};
   const auto counters = [&] { return int64_t{columns} * (1 + parts.groups()); };
-  // There are about as many groups as parts in a group.
+  // There are at most as many groups as parts in a group.
   while (parts.groups() > parts.group) parts.group *= 2;
   while (parts.groups() > 1 && counters() > DeviceProps::counters) parts.group *= 2;
   require(counters() <= DeviceProps::counters, "batch norm", "C is %d, too many to sum", C);
   return parts;
 }
 
-// Merges the parts' values of `columns` columns, using all threads of a block (at most `threads`):
-// each reads `width` neighbouring columns (1 or 4) of some of the parts. The policy, Kind, has
+// Merges the parts' values of `columns` columns, using all threads of a block (at most `threads`).
+// A thread reads `width` neighbouring columns (1 or 4) of some parts. The policy, Kind, has
 //   Value, all zeros while nothing has been merged, and merge(Value&, const Value&)
 //   value(part, parts, x, y)   the value of `parts` parts from `part` on, stored as x and y
 //   save(part, value)          stores a part's two numbers, at part[0] and part[C]

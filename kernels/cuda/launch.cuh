@@ -2,11 +2,11 @@
 //   shared<T>()    the block's shared memory; each kernel declares one struct for all of it
 //   launch<kernel>(grid, block, shared_bytes, stream, args...)    throws std::runtime_error that
 //                  names the kernel and the reason
-//   launch_dependent<kernel>(...)    the same on sm_90, as a programmatic dependent launch: the
+//   launch_dependent<kernel>(...)    the same, but on sm_90 a programmatic dependent launch: the
 //                  kernel may begin before the kernel ahead of it in the stream, or in the graph
-//                  captured from the stream, has ended; it waits for this end before it touches
-//                  what that kernel uses (in a DependentLaunches(true) scope, launch() is this)
-//   await_kernel_ahead()    this wait; every kernel begins with it, in all its threads
+//                  captured from the stream, has ended; it waits for this end before it accesses
+//                  what that kernel uses (launch() in a DependentLaunches(true) scope does this)
+//   await_kernel_ahead()    waits for this end; every kernel begins with it, in all its threads
 // All device code lives in namespace bv::BAREVISION_GPU, so that both builds fit into one program.
 #pragma once
 #include <cuda_bf16.h>
@@ -78,7 +78,7 @@ __device__ T& shared() {
   return *reinterpret_cast<T*>(dynamic_shared);
 }
 
-// `dependent`: only if the build has code for sm_90 (has_sm90_code()), in which kernels wait.
+// `dependent` requires that the build has code for sm_90 (has_sm90_code()), in which kernels wait.
 template <auto kernel, class... Args>
 void enqueue(bool dependent, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
              const Args&... args) {

@@ -24,7 +24,7 @@ struct Shared {
   };
 };
 
-// The mean of a part's first four rows, or fewer if it has fewer, in `width` columns.
+// The mean of a part's first four rows, or of all if it has fewer, in `width` columns.
 template <int width, class T>
 __device__ void find_shift(float (&shift)[width], const T* first, int64_t rows, int C) {
   const int count = rows < 4 ? static_cast<int>(rows) : 4;

@@ -41,8 +41,8 @@ __device__ unsigned load_relu_mask(const uint64_t* relu_mask, int rows, int row,
       reinterpret_cast<const uint8_t*>(relu_mask)[relu_mask_byte(rows, row, column)];
   return width < 8 ? byte >> column % 8 : byte;
 }
-// Called by all lanes with columns of the same byte, which are neighbours. The first lane stores
-// it.
+// Called by all lanes whose columns share a byte; these lanes are neighbours. The first of them
+// stores the byte.
 template <int width>
 __device__ void store_relu_mask(uint64_t* relu_mask, const RowsShape& shape, int row, int column,
                                 unsigned bits) {
@@ -67,7 +67,7 @@ struct NormSums {
     __device__ friend void merge(Value& a, const Value& b) { a.g += b.g, a.g_xhat += b.g_xhat; }
   };
   float* sums;             // [2, C]  =, or null
-  float *dweight, *dbias;  // [C]  = or +=, by accumulate
+  float *dweight, *dbias;  // [C]  = or +=, per accumulate
   int C;
   bool accumulate;
 

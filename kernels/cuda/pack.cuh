@@ -79,8 +79,8 @@ void by_dtype(DType dtype, F f) {
   by_16_bits(dtype, f);
 }
 
-// Calls f.template operator()<T, width>() with the element type and the elements of the widest
-// access to rows of C: a pack, or one element if C is not a multiple of a pack.
+// Calls f.template operator()<T, width>() with the element type and the number of elements of the
+// widest access to rows of C: a pack, or one element if C is not a multiple of a pack.
 template <class F>
 void by_width(DType dtype, int C, F f) {
   by_dtype(dtype, [&]<class T>() {

@@ -15,7 +15,7 @@ __device__ const T* as(const void* p) {
   return static_cast<const T*>(p);
 }
 
-// This thread's number in the grid. Every plain kernel calls this first, for the wait in it.
+// This thread's number in the grid. Every plain kernel calls this first, since it also waits.
 __device__ inline size_t thread_number() {
   await_kernel_ahead();
   return size_t(blockIdx.x) * blockDim.x + threadIdx.x;

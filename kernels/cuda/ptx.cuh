@@ -48,7 +48,7 @@ template <class T>
   return ::simt::float8(__builtin_convertvector(bits, uint32x8) << 16);
 }
 
-// .ftz: a subnormal number counts as the zero of its sign.
+// .ftz: a subnormal number becomes zero, with its sign.
 inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 
 }  // namespace twin
@@ -242,8 +242,8 @@ __device__ inline unsigned mov_tid_x() {
 }
 
 // ---- arithmetic ---------------------------------------------------------------------------------
-// 2^x, within 2 units in the last place; results below 2^-126 are 0. PTX ISA, .ftz: subnormal
-// inputs and results become zeros of their sign. Elsewhere nvcc keeps them, without -ftz=true.
+// 2^x, within 2 units in the last place; results below 2^-126 are 0. .ftz (PTX ISA): subnormal
+// inputs and results become zeros with their sign; in other code nvcc keeps them (no -ftz=true).
 __device__ inline float ex2_approx_ftz(float x) {
 #ifdef __CUDACC__
   float y;

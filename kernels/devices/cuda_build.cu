@@ -1,4 +1,4 @@
-// The GPU architectures that nvcc compiles this program for; nvcc defines them for every source.
+// The GPU architectures for which nvcc compiles this program: nvcc lists them in a macro.
 #include "kernels/cuda/backend.h"
 #include "kernels/devices/cuda_build.h"
 

@@ -1,4 +1,4 @@
-// Describes, in a line for users, the CUDA that this program was built with.
+// Describes to users, in one line, the CUDA version, architectures and libraries of this program.
 #pragma once
 #include <string>
 

@@ -16,13 +16,13 @@ int gpu_count(std::string* why_none);
 
 // Why the device can't run KernelSet::hopper and what to do about it, in a line; empty if it can.
 std::string why_no_hopper(DeviceKind, int index);
-// The same from the support that a simt or cuda device reports.
+// The same, from the support that a simt or cuda device reports.
 std::string why_no_hopper(DeviceKind, const HopperSupport&);
 
 struct BackendOptions {
   int index;                            // cuda: which GPU
   int threads;                          // cpu
-  bool overlap = false;                 // cpu: the communication stream has a thread of its own
+  bool overlap = false;                 // cpu: the communication stream has its own thread
   bool graphs = true;                   // simt and cuda: repeated work is captured in CUDA graphs
   KernelSet kernels = KernelSet::fast;  // simt and cuda
 };

@@ -1,9 +1,9 @@
 // A convolution as a matrix product, the same for forward and for the input gradient:
 //   out[pixel, n] = sum over taps and k of image[the pixel's position + tap, k] weight[tap, k, n]
-// Forward: image is inp, n counts K, k counts C. Input gradient: image is dout, out is dinp, n
-// counts C, k counts K; its pixels (h, w) are divided into stride^2 phases by their remainders
-// modulo stride, each with its own taps, so that no zeros are multiplied. The weight gradient sums
-// over the pixels of forward.
+// In forward, image is inp, n runs over K, k over C. In the input gradient, image is dout, out is
+// dinp, n runs over C, k over K; dinp's pixels (h, w) are divided into stride^2 phases by their
+// remainders modulo stride, and each phase has its own taps, so that no zeros are multiplied. The
+// weight gradient sums over the pixels of forward.
 #pragma once
 #include <algorithm>
 #include <utility>
@@ -28,7 +28,7 @@ struct Divisor {
 
 struct Geometry {
   int pixels, Y, X;          // of all images; rows and columns of one image. Input gradient: of a
-                             // phase, rounded up to the same number for each
+                             // phase, rounded up to the same number in all
   Divisor by_image, by_row;  // Y * X, X
   int H, W;                  // of the image
   int out_H, out_W;
@@ -69,8 +69,8 @@ struct Geometry {
 struct Axis {
   int pixels, step, first, taps, filter, filter_step;
 
-  // Without the taps that fall outside the image for every pixel: on a 1x1 map, a 3x3 filter keeps
-  // one tap.
+  // The axis without the taps that fall outside the image for every pixel: on a 1x1 map, a 3x3
+  // filter keeps one tap.
   __host__ __device__ Axis within(int image) const {
     const int begin = max(0, -first - (pixels - 1) * step), end = min(taps, image - first);
     return {.pixels = pixels,
@@ -147,14 +147,14 @@ __device__ int out_row(const Geometry& g, const Phase& phase, int pixel) {
   return h < g.out_H && w < g.out_W ? (at.image * g.out_H + h) * g.out_W + w : -1;
 }
 
-// The weight gradient divides its steps over the pixels into parts with blocks of their own. Their
-// number minimises the number of waves, of `places` blocks each, times the steps per part. A part
-// has at least `least` steps, a further split must save 5%, the cost of the extra reduction, and
-// the sums of all parts take at most 64 MB.
+// The weight gradient's steps over the pixels are divided into parts with separate blocks. The
+// number of parts minimises the number of waves, of `places` blocks each, times the steps per part.
+// A part has at least `least` steps. A further split must save 5%, the cost of the extra reduction.
+// The sums of all parts take at most 64 MB.
 struct PixelParts {
   int steps, count;  // per part; parts
 
-  // Bytes of the parts' sums: 0 if there is one part, which writes the gradient.
+  // Bytes of the parts' sums: 0 if there is one part, which writes the gradient directly.
   size_t bytes(const ConvShape& s) const {
     return count == 1 ? 0 : sizeof(float) * count * static_cast<size_t>(s.weight_count());
   }

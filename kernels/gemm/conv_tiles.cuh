@@ -7,9 +7,9 @@
 
 namespace bv::BAREVISION_GPU {
 
-// Byte offset of chunk c (16 bytes) of a row of `chunks`: it is stored at c ^ (row % 8), so that
-// the 8 rows of an ldmatrix fall into different banks. If rows have fewer than 8 chunks, those that
-// together fill the 128 bytes of all banks have the same swizzle.
+// Byte offset of chunk c (16 bytes) in a row of `chunks` chunks: it is stored at c ^ (row % 8), so
+// that the 8 rows of an ldmatrix fall into different banks. If a row has fewer than 8 chunks, the
+// rows that together fill the 128 bytes of all banks have the same swizzle.
 template <int chunks>
 __device__ constexpr int swizzled_byte(int row, int c) {
   return (row * chunks + (c ^ (chunks >= 8 ? row % 8 : row * chunks / 8 % chunks))) * 16;
@@ -20,8 +20,8 @@ __device__ inline const void* at_byte(const void* p, int bytes) {
   return static_cast<const char*>(p) + bytes;
 }
 
-// Divides the copying of a tile, whose rows are `chunks` wide, among a block's threads: each copies
-// one chunk of every `at_once`-th row.
+// Divides the copying of a tile, whose rows are `chunks` wide, among a block's threads: each
+// thread copies one chunk of every `at_once`-th row.
 template <int threads, int chunks>
 struct RowCopies {
   static constexpr int at_once = threads / chunks;
@@ -54,16 +54,16 @@ __device__ void pipeline(Stage (&stage)[stages], int first, int last, Load load,
   }
 }
 
-// Whether products on tensor cores support the groups, and the width of blocks of channels that
-// hold whole groups: the smallest that mma's fragments allow.
+// Whether the tensor-core kernels support the groups; and the width of blocks of channels that hold
+// whole groups: the smallest that mma's fragments allow.
 inline bool has_diagonal_blocks(const ConvShape& s) {
   const int channels = s.C / s.groups;
   return s.C == s.K && (channels == 4 || channels == 8 || channels == 16 || channels == 32);
 }
 inline int diagonal_width(int channels) { return channels > 16 ? 32 : 16; }
 
-// A warp's part of an m x n tile of sums, as mma's fragments: of the 16x8 sums [i][j] a lane holds
-// rows i * 16 + lane/4 and that + 8, columns j * 8 + lane%4*2 and the next.
+// A warp's part of an m x n tile of sums, as mma's fragments: of the 16x8 sums [i][j], a lane holds
+// rows i * 16 + lane/4 and i * 16 + lane/4 + 8, columns j * 8 + lane%4*2 and the next.
 template <class T, int m, int n, int warps_m, int warps_n>
 struct WarpTile {
   static constexpr int rows = m / warps_m, columns = n / warps_n;
@@ -75,7 +75,7 @@ struct WarpTile {
   __device__ static int column() { return threadIdx.x / warp_size / warps_m % warps_n * columns; }
 
   // sums += a product of depth 16 * steps. load_a(a, k, i) loads the fragment of rows i * 16,
-  // load_b(b, k, j) those of columns j * 8 and (j + 1) * 8, at depth k * 16.
+  // load_b(b, k, j) the two fragments of columns j * 8 and (j + 1) * 8, at depth k * 16.
   template <int steps, class LoadA, class LoadB>
   __device__ void multiply(LoadA load_a, LoadB load_b) {
 #pragma unroll

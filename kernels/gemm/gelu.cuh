@@ -2,9 +2,9 @@
 //
 // Phi is computed from its tail, with 10 multiply-adds and an ex2:
 //   Phi(-t) = 2^P(t) for t >= 0,   x Phi(x) = max(x, 0) - |x| Phi(-|x|)
-// P is the minimax polynomial on 0 <= t <= 6. The error in Phi is 4e-9, the relative error in
-// Phi(-t) 4e-6; evaluated in fp32, 5e-8 and 7e-6. Beyond 6, P falls faster than log2 Phi(-t), so
-// that 2^P tends to 0 without a clamp.
+// P is the minimax polynomial on 0 <= t <= 6. Its error in Phi is 4e-9, its relative error in
+// Phi(-t) is 4e-6; evaluated in fp32, they are 5e-8 and 7e-6. Beyond 6, P falls faster than
+// log2 Phi(-t), so that 2^P tends to 0 without a clamp.
 #pragma once
 #include "kernels/cuda/ptx.cuh"
 

@@ -33,8 +33,8 @@ constexpr const WeightGradientChoice& weight_gradient_choice(int arch) {
 }
 
 // Below the limit a gradient is bound by memory, and another pass over dout for dbias would cost a
-// third of its time (ViT-Tiny's have 96 to 161 flops per byte, ViT-L's 170 and more); above the
-// limit, the library multiplies faster than mma.sync can.
+// third of its time (ViT-Tiny's gradients have 96 to 161 flops per byte, ViT-L's 170 and more).
+// Above the limit, the library multiplies faster than mma.sync can.
 constexpr bool in_one_pass(int arch, const LinearShape& s) {
   const double M = s.M, N = s.N, K = s.K;
   const double flops = 2 * M * N * K, bytes = 2 * (M * N + M * K) + 4 * N * K;

@@ -1,10 +1,10 @@
 // Epilogues of Hopper's matrix product (sm90_product.cuh): they store a tile's sums. Each has
 //   Shared<tile_m>      a consumer's own part of shared memory; prepare() initialises it
-//   Carried<tile_n>     what a consumer's threads keep in registers from item to item; zeros first
+//   Carried<tile_n>     registers that a consumer's threads keep from item to item; zero at first
 //   begin()             called by a consumer's threads before they multiply; optional
 //   store()             called by the same threads with an item's sums
 //   finish()            called by the same threads before they return
-//   sums_of_a           whether it may need Sums::a; wants_sums_of_a() then decides per item
+//   sums_of_a           whether some items need Sums::a; wants_sums_of_a() then decides per item
 //   widest              the most columns of a tile for which registers suffice
 //   same_columns        whether all items of a block must have the same columns
 //   phases              whether parts of k are phases (Division)
@@ -33,8 +33,8 @@ __device__ inline int square_column(int j, int i) {
   return 8 * (j + i / 2) + Sums<64, 64>::column();
 }
 
-// Calls f(m, j, place) for each square of 16 x 16 sums that a warp has in the piece: its rows of
-// the 64 from m * 64 on, columns 8 j ... 8 j + 15. `place` is the thread's row of 16 bytes for
+// Calls f(m, j, place) for each square of 16 x 16 sums that a warp has in the piece: its 16 of
+// the 64 rows from m * 64 on, columns 8 j ... 8 j + 15. `place` is the thread's 16-byte row for
 // stmatrix and ldmatrix, whose four registers are pairs of Sums::of[m] from [4 (8 piece + j)] on.
 template <int blocks, int tile_m, class F>
 __device__ void for_each_square(Piece<tile_m>& piece, F f) {
@@ -71,7 +71,7 @@ __device__ Elements<float, 2> floats_of(uint32_t pair) {
 }
 
 // In the consumer's first thread, waits until TMA has read all pieces. Then the block may end, and
-// after a barrier they may be overwritten.
+// after a barrier the pieces may be overwritten.
 __device__ inline void wait_for_stores() {
   if (first_of_consumer()) cp_async_bulk_wait_group_read<0>();
 }
@@ -80,9 +80,9 @@ struct Nothing {};  // for epilogues that carry nothing
 
 // ---- Columns ----------------------------------------------------------------------------------
 // Sums over the rows of out. A block's items have the same columns, so a consumer's threads keep
-// the sums over their rows in registers from item to item: per piece, those of columns
-// 8 j + Sums::column() and the next. At the end each block stores its sums, and the last block with
-// these columns to finish merges the sums of all of them in order.
+// the sums over their rows in registers from item to item: per piece, the sums of columns
+// 8 j + Sums::column() and the next. At the end each block stores its sums, and the last to finish
+// of the blocks with the same columns merges their sums in order.
 template <int tile_n>
 using ColumnSumsOfRows = float[tile_n / piece_columns][16];
 constexpr int widest_columns = 128;
@@ -185,7 +185,7 @@ struct ToFp32 {
       if (m >= M) continue;
       if (wants_sums_of_a(t) && sums.column() == 0)
         set_or_add(sum_of_a[t.part * part + m], sums.a[i / 2][i % 2 * 2], accumulate);
-      float* const x = sums.of[i / 2] + i % 2 * 2;  // [4 j], of columns 8 j and the next
+      float* const x = sums.of[i / 2] + i % 2 * 2;  // x[4 j], x[4 j + 1]: columns 8 j, 8 j + 1
       float* const row = out + t.part * part + int64_t{m} * N + t.n + sums.column();
       if (accumulate)  // a row's loads first: none has to wait for a store
 #pragma unroll

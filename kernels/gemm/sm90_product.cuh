@@ -8,7 +8,7 @@
 //         fits into L2.
 // Block:  three warpgroups. In the first, the producer, one thread issues the TMA copies of 64 of k
 //         of both operands into a ring of stages; the other warps may add up partial sums of the
-//         previous product, which costs no time next to this product and saves a launch. The other
+//         previous product, which is hidden behind this product and saves a launch. The other
 //         two warpgroups, the consumers, process the items
 //         - in turn (CUTLASS's ping-pong): one stores its sums while the other multiplies. Without
 //           this overlap, storing would take half of the time of ViT-Tiny's products, whose k of
@@ -17,12 +17,12 @@
 //           L2 once for twice the rows, which pays where k is long.
 // Stage:  two mbarriers: `full` completes a phase when the bytes have arrived, `empty` when the
 //         warps that multiplied them are done. There are as many stages as fit, at most 8.
-// Memory: tiles in rows of 128 bytes, which TMA swizzles as wgmma reads them. A matrix that is
+// Memory: tiles in rows of 128 bytes, which TMA swizzles as wgmma expects. A matrix that is
 //         contiguous along k is copied as [tile rows, 64 of k]; one that is contiguous along its
 //         rows as blocks of [64 of k, 64 rows], which wgmma transposes.
 // Parameters: `A` and `B` copy a stage's tile; `Epilogue` processes and stores an item's sums.
 //
-// Limited by arithmetic and by L2 if k is long; with ViT-Tiny's k of 192 by memory. 2 M N K flops.
+// Limited by arithmetic and by L2 if k is long; by memory with ViT-Tiny's k of 192. 2 M N K flops.
 // From memory, each operand is read about once, and out is written: 2 (M K + N K + M N) bytes. From
 // L2, operands are read once per tile.
 #pragma once
@@ -46,15 +46,16 @@ constexpr int shared_bytes = 227 * 1024;     // of a block on sm_90
 constexpr int producer_registers = 24, consumer_registers = 240;
 
 // ---- Operands ---------------------------------------------------------------------------------
-// An operand's copy() copies a tile to `to`: `tile` rows from `row` on of the step-th 64 of k. Its
-// descriptor() locates the part-th 16 of k in the tile. Contiguous along k, stored as [rows, 64]:
+// An operand's copy() copies a tile to `to`: `tile` rows from `row` on, and the 64 of k that begin
+// at 64 * step. Its descriptor() locates, among these, the 16 of k that begin at 16 * part.
+// KMajor is contiguous along k and stored as [rows, 64].
 struct KMajor {
   static constexpr Major major = Major::k;
   __device__ static uint64_t descriptor(const char* tile, int part) {
     return wgmma_descriptor(tile + part * wgmma_k * 2, Swizzle::b128, 8 * 128);
   }
 };
-// Contiguous along the rows, stored in blocks of [64 of k, 64 rows]:
+// RowMajor is contiguous along the rows and stored in blocks of [64 of k, 64 rows].
 struct RowMajor {
   static constexpr Major major = Major::mn;
   __device__ static uint64_t descriptor(const char* tile, int part) {
@@ -89,8 +90,8 @@ struct AlongRows : RowMajor {
 };
 
 // ---- Work -------------------------------------------------------------------------------------
-// How sums are divided into items; computed by the host. Parts of k contribute to the same sums,
-// or, if the epilogue has phases, each part to sums of its own.
+// How sums are divided into items; computed by the host. Parts of k contribute to the same sums, or
+// each to its own sums if the epilogue has phases.
 struct Division {
   static constexpr int max_phases = 4;
   int M;  // rows
@@ -108,8 +109,8 @@ struct Item {
 };
 
 // ---- Sums -------------------------------------------------------------------------------------
-// A consumer's sums in wgmma's layout. of[i] holds those of 64 rows; of columns 8 j ... 8 j + 7, a
-// thread holds (row, column), (row, column + 1) and the same two of row + 8, from [4 j] on.
+// A consumer's sums in wgmma's layout. of[i] holds the sums of 64 rows. In columns 8 j ... 8 j + 7,
+// a thread has (row, column), (row, column + 1) and the same columns of row + 8, from [4 j] on.
 template <int tile_m, int tile_n>
 struct Sums {
   static constexpr int blocks = tile_m / wgmma_m;
@@ -139,7 +140,7 @@ struct Product {
     B b;
     Division division;
     Epilogue epilogue;
-    ColumnSums beside{};  // of another product, C and C2 multiples of 4; or none
+    ColumnSums beside{};  // of another product (C and C2 multiples of 4), or none
   };
   struct Stage {
     alignas(1024) char a[item_m * depth * 2];
@@ -158,7 +159,7 @@ struct Product {
   };
   static_assert(sizeof(Shared) <= shared_bytes);
 
-  // The stage of the block's step-th step; its barriers have completed step / stages phases before.
+  // The stage of the block's step-th step; until then its barriers complete step / stages phases.
   struct Place {
     int stage;
     uint32_t parity;
@@ -277,8 +278,8 @@ struct Product {
     if (has_rows) epilogue.store(sums, t, carried, s.epilogue[consumer], consumer, turn);
   }
 
-  // Issues the products of an item's stages, with a's rows from `row` on. Those of the last stage
-  // are still in flight when it returns.
+  // Issues the products of an item's stages, with a's rows from `row` on. The products of the
+  // last stage are still in flight on return.
   template <bool sums_of_a>
   __device__ static void multiply(Sums<tile_m, tile_n>& sums, Shared& s, int step, const Item& t,
                                   int row) {

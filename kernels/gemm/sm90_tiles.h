@@ -55,7 +55,7 @@ inline Division divide(const Tile& tile, int M, int N, int K, int parts = 1) {
 constexpr double bytes_a_clock = 32;
 
 // The busiest block's clocks. sum_bytes: bytes of a stored sum. Storing a sum takes a thread 16
-// clocks; consumers in turn overlap this with each other's products.
+// clocks; consumers that take turns overlap this with each other's products.
 inline double block_clocks(const Tile& t, const Division& d, int sms, int sum_bytes) {
   const double m = t.item_m(), n = t.n;
   const double step = std::max(m * n * depth * 2 / 4096, (m + n) * depth * 2 / bytes_a_clock);
@@ -71,7 +71,7 @@ struct Plan {
   Tile tile;
   Division division;
 };
-// The tile with the fewest clocks for a 16-bit out [M, N]; of equals, the first.
+// The tile with the fewest clocks for a 16-bit out [M, N]; in a tie, the first.
 inline Plan best_plan(std::initializer_list<Tile> tiles, int M, int N, int K, int sms) {
   const auto clocks = [&](const Tile& t) {
     return block_clocks(t, divide(t, M, N, K), sms, /*sum_bytes=*/2);
@@ -79,8 +79,8 @@ inline Plan best_plan(std::initializer_list<Tile> tiles, int M, int N, int K, in
   const Tile& best = *std::ranges::min_element(tiles, {}, clocks);
   return {best, divide(best, M, N, K)};
 }
-// The same for fp32 sums, with k in parts of at least 8 steps, whose sums another kernel adds up:
-// its launch takes 3000 clocks.
+// The same for fp32 sums, with k split into parts of at least 8 steps. Another kernel adds up the
+// parts' sums; its launch takes 3000 clocks.
 inline Plan best_plan_in_parts(std::initializer_list<Tile> tiles, int M, int N, int K, int sms) {
   Plan best{};
   double fewest = 0;
@@ -95,7 +95,7 @@ inline Plan best_plan_in_parts(std::initializer_list<Tile> tiles, int M, int N, 
   return best;
 }
 
-// One block per SM, at most one per item; with same_columns, rounded to a multiple of tiles_n.
+// One block per SM, at most one per item; with same_columns, a multiple of tiles_n.
 template <bool same_columns>
 int blocks_of(const Division& d, const DeviceProps& props) {
   if (!same_columns) return std::min(d.items(), props.sms);

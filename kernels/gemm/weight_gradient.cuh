@@ -6,8 +6,8 @@
 //
 // Grid:   (tiles of k x c of every tap, parts of the pixels (n, p, q)). The blocks of a tile's taps
 //         are neighbours: they read the same rows, from L2.
-// Block:  a group of 4 warps multiplies 32 pixels per step, with cp.async 3 steps ahead
-//         (conv_tiles.cuh). Outside the image, inp is zeros. If a block has several groups, they
+// Block:  a group of 4 warps multiplies 32 pixels per step; cp.async runs 3 steps ahead
+//         (conv_tiles.cuh). Outside the image, inp is zero. If a block has several groups, they
 //         divide a step's pixels.
 // Warp:   a quarter of the tile's sums, in registers. Both operands have pixels, which are gemm_k,
 //         as rows, so ldmatrix transposes them into mma's fragments.

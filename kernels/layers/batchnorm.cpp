@@ -5,7 +5,7 @@
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
 // Saved for backward: inp, mean, rstd, and if y can't be recomputed from inp, one bit per element:
-// whether out > 0. dbias and dweight are = or += by accumulate, everything else =. Threads divide
+// whether out > 0. dbias and dweight are = or += per accumulate, everything else =. Threads divide
 // the rows; each processes its rows in strips of columns, with a strip's scales in a table.
 // Backward's sums go through RowGroups, so they don't depend on the number of threads.
 // Memory is the limit: each element is read once and written once.
@@ -45,7 +45,7 @@ size_t relu_mask_byte(const RowsShape& shape, int row, int column) {
   return (size_t(column / 64) * shape.rows + row) * 8 + column % 64 / 8;
 }
 
-// y before the residual, scale = rstd * weight; backward recomputes its sign.
+// y before the residual is added; scale = rstd * weight. Backward recomputes y's sign.
 vf normalised(vf x, vf mean, vf scale, vf bias) { return simd::fma(x - mean, scale, bias); }
 
 // A norm's constants in a strip.
@@ -53,7 +53,7 @@ struct NormStrip {
   const float *mean, *bias;  // of the strip's first column
   alignas(64) float scale[strip];
 
-  template <class Rstd>  // rstd(i, lanes): that of columns i ...
+  template <class Rstd>  // rstd(i, lanes): rstd of columns i ...
   NormStrip(const float* means, Rstd rstd, const float* weight, const float* biases, int first,
             int n)
       : mean(means + first), bias(biases + first) {
@@ -86,7 +86,7 @@ void normalise_strip(const Op& op, const NormStrip& norm, const NormStrip* other
         const vf x = lanes.load(residual + at + i);
         y += other ? other->normalised(x, i, lanes) : x;
       }
-      if (op.relu) y = simd::max(vf{}, y);  // a NaN stays one
+      if (op.relu) y = simd::max(vf{}, y);  // NaN stays NaN
       lanes.store(out + at + i, y);
       if constexpr (requires { op.relu_mask; })
         if (op.relu_mask) {
@@ -118,7 +118,7 @@ void merge_moments(const BatchNormForward& op, const BatchNormForward::Norm& nor
   norm.running_var[c] += op.momentum * (unbiased - norm.running_var[c]);
 }
 
-// One row of backward's first pass, added to the partial sums of g and of g * (inp - mean).
+// Adds a row's terms of backward's first pass to the partial sums of g and of g * (inp - mean).
 template <class T>
 void add_row(const BatchNormBackwardSums& op, int row, float* g_sum, float* g_d_sum) {
   const size_t at = size_t(row) * op.shape.C;

@@ -5,13 +5,13 @@
 //   sums = (sum of g, sum of g * xhat);   dbias, dweight (+)= sums
 //   dinp = weight * rstd * (g - sums[0] / n - xhat * sums[1] / n)
 // Saved for backward: inp, mean, rstd, and if y can't be recomputed from inp, one bit per element:
-// whether out > 0. dbias and dweight are = or += by accumulate, everything else =.
+// whether out > 0. dbias and dweight are = or += per accumulate, everything else =.
 //
 // Block: a stripe of columns and every gridDim.y-th group of rows (column_sums.cuh). Thread:
 // `width` columns, whose constants stay in registers. Each thread merges the moments itself; the
 // threads of the last row write mean, rstd and the running statistics. Forward and the sums visit
 // the rows from last to first, since the L2 cache still holds the end of what was written just
-// before; dinp visits them from first to last, since the sums ended with the first. In the backward
+// before; dinp's kernel starts with the first row, with which the sums ended. In the backward
 // sums, a stripe's last block to finish adds up the sums of all its blocks. The grid has as many
 // blocks as the GPU runs concurrently.
 //
@@ -58,7 +58,7 @@ __global__ void batchnorm_forward_plain(BatchNormForward op) {
     const auto& norm = op.residual_norm;
     y += norm.moments ? normalised_plain(norm, norm.bias, c, x) : x;
   }
-  as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);  // a NaN stays one
+  as<T>(op.out)[i] = from_float<T>(op.relu && y < 0 ? 0.0f : y);  // NaN stays NaN
 }
 
 // A thread writes a word of relu_mask: 64 channels of a row.
@@ -256,7 +256,7 @@ __device__ void normalise_rows(const BatchNormForward& op, const float* variance
       float v = norm.normalised(i, to_float(x[0].at[i]));
       if constexpr (residual && !residual_norm) v += to_float(x[1].at[i]);
       if constexpr (residual_norm) v += other.normalised(i, to_float(x[1].at[i]));
-      y.at[i] = from_float<T>(op.relu && v < 0 ? 0.0f : v);  // a NaN stays one
+      y.at[i] = from_float<T>(op.relu && v < 0 ? 0.0f : v);  // NaN stays NaN
       relu_mask |= unsigned{to_float(y.at[i]) > 0} << i;
     }
     store<width>(static_cast<T*>(op.out) + at, y);
@@ -269,7 +269,7 @@ __device__ void normalise_rows(const BatchNormForward& op, const float* variance
     for_rows<T, width, Order::backwards, 4>({op.inp}, op.shape, each);
 }
 
-// Training. Also evaluation in packs, where the moments of the one part are the running statistics
+// Training. Also evaluation in packs: there is one part, whose moments are the running statistics,
 // and only out is written.
 template <class T, int width, bool residual>
 __global__ void __launch_bounds__(256, 4)
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(256, 4)
   await_kernel_ahead();
   normalise_rows<T, width, residual, false>(op, variances);
 }
-// With residual_norm.
+// Training with residual_norm.
 template <class T, int width>
 __global__ void __launch_bounds__(256, 2)
     batchnorm_normalise_both(BatchNormForward op, const float* variances) {
@@ -353,7 +353,7 @@ __device__ GradientColumns<width> columns_of(const BatchNormBackward::Norm& norm
   return c;
 }
 
-// both: residual_norm's gradient, too; relu is then false.
+// both: also computes residual_norm's gradient; relu is then false.
 template <class T, int width, bool both>
 __device__ void backward_rows(const BatchNormBackward& op, float inverse_n) {
   using S = Stripe<width>;
@@ -398,7 +398,7 @@ __global__ void __launch_bounds__(256, 2)
 }
 
 // ---- launches -----------------------------------------------------------------------------------
-// Blocks per SM, for __launch_bounds__.
+// Blocks per SM, as in the kernels' __launch_bounds__.
 constexpr int normalise_blocks = 4, normalise_both_blocks = 2, backward_blocks = 2;
 
 void normalise(const DeviceProps& props, const BatchNormForward& op, const float* variances,

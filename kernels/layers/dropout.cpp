@@ -4,7 +4,7 @@
 // layer)) >= drop. Nothing is saved: backward draws the same numbers again. A vector of Philox
 // counters yields the words for four vectors of elements. Threads divide the images, and an image's
 // elements, among themselves.
-// 8 bytes per element; 170 vector instructions draw for 64 elements: memory is the limit.
+// 8 bytes per element, and 170 vector instructions per 64 elements to draw: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/random.h"
 

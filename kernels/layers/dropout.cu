@@ -2,8 +2,8 @@
 //   out = keep ? inp / (1 - drop) : 0
 // Element i of image b is kept if uniform(word i % 4 of philox(seed, i / 4, position + b, epoch,
 // layer)) >= drop. Nothing is saved: backward draws the same numbers again.
-// Grid: .y is the image, .x its elements. A thread computes two packs of 16 bytes (twice 4 single
-// elements if the sizes are not multiples of a pack); one draw serves 4 elements.
+// Grid: y is the image, x covers its elements. A thread computes two packs of 16 bytes (or
+// twice 4 single elements if the sizes are not multiples of a pack); one draw serves 4 elements.
 // 4 or 8 bytes and about 15 instructions per element: memory is the limit.
 #include "kernels/cuda/plain.cuh"
 #include "kernels/philox.h"

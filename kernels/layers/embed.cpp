@@ -1,12 +1,12 @@
-// Tokens: the class token, and if prefix is 2 the distillation token, before the patches, plus a
-// position embedding for all; and copies of some tokens, the heads' input.
+// Puts the class token and, if prefix is 2, the distillation token before the patches and adds the
+// position embedding to all tokens; also copies some tokens, which are the input of the heads.
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
-//   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
-// Forward, threads divide the tokens; backward, the elements of an image, whose sums over images
-// stay in L1 and are added in the order of the images with any number of threads. Nothing is saved.
-// One flop per 8 bytes: memory is the limit.
+//   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += per accumulate
+// In forward, threads divide the tokens; in backward, the elements of an image, whose sums over
+// images stay in L1 and are added in the order of the images with any number of threads. Nothing is
+// saved. One flop per 8 bytes: memory is the limit.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/simd.h"
 

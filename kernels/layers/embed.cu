@@ -1,15 +1,15 @@
-// Tokens: the class token, and if prefix is 2 the distillation token, before the patches, plus a
-// position embedding for all; and copies of some tokens, the heads' input.
+// Puts the class token and, if prefix is 2, the distillation token before the patches and adds the
+// position embedding to all tokens; also copies some tokens, which are the input of the heads.
 //   out[b, 0] = class_token + position[0],   out[b, 1] = dist_token + position[1],
 //   out[b, prefix + p] = patches[b, p] + position[prefix + p]
 //   dpatches[b, p] = dout[b, prefix + p],   dclass_token (+)= sum_b dout[b, 0],
-//   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += by accumulate
+//   ddist_token (+)= sum_b dout[b, 1],   dposition (+)= sum_b dout[b]   = or += per accumulate
 // Nothing is saved. An image's tokens are one row of (prefix + P) C elements, read 16 bytes at a
-// time (one element if C is not a multiple of that). Forward, a thread computes one pack of the row
-// in each of 4 images: a position is read once for all four, and 4 loads are in flight. Backward, a
-// block sums 16 neighbouring packs: each of its 16 groups of threads adds every 16th image, 4 loads
-// at a time, and the groups' sums are added in order. One flop per 4 bytes (16-bit) or 8: memory is
-// the limit.
+// time (one element if C is not a multiple of that). In forward, a thread computes one pack of the
+// row in each of 4 images: a position is read once for all four, and 4 loads are in flight. In
+// backward, a block sums 16 neighbouring packs: each of its 16 groups of threads adds every 16th
+// image, 4 loads at a time, and the groups' sums are added in order. One flop per 4 bytes (16-bit)
+// or 8: memory is the limit.
 #include "kernels/cuda/plain.cuh"
 
 namespace bv::BAREVISION_GPU {
@@ -198,7 +198,7 @@ void require_size(const char* name, int tokens, int C) {
           "an image's %d tokens of %d channels are more than 2^30 elements", tokens, C);
 }
 
-// Calls f<Word>(words) with the widest Word of which a row of C elements is a multiple.
+// Calls f<Word>(the Words in C elements): Word is uint4 if 16 bytes divide these, else uint16_t.
 template <class F>
 void by_word(DType dtype, int C, F f) {
   const size_t bytes = C * size_of(dtype);

@@ -1,14 +1,14 @@
-// Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
-// by pixel, of a ResNet's first convolution:
+// Converts pixels to normalised patches, the input of a ViT's first matrix product, or, pixel by
+// pixel (patch = 1), of a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
 //   for pixel (gy * patch + py, gx * patch + px, c) of the cropped image, 0 outside the stored
 //   image, mixed with the partner's pixel
 // A row is first gathered as bytes, cropped and flipped, one plane per channel, and so is the
 // partner's row if the image is mixed; then each patch's part of the row is converted in vectors,
 // one fma per element. Mixing here costs one more read of the partner, which is in the cache
-// anyway; a pass of its own would also write and read the batch once more. Patches of one pixel
-// keep the channels interleaved: their bytes are gathered as they are, and three vectors of factors
-// are used in turn for the three channels. Threads divide the rows of patches.
+// anyway; a separate pass would also write and read the batch once more. Patches of one pixel keep
+// the channels interleaved: their bytes are gathered as they are, and three vectors of interleaved
+// factors are used in turn. Threads divide the rows of patches.
 // 1 byte in and 4 out per element: memory is the limit.
 #include "kernels/augment/mix.h"
 #include "kernels/cpu/cpu_kernels.h"
@@ -52,7 +52,7 @@ Source find(const InputPatches& op, int b, int y, int x, int n) {
 
 // Which of pixels x .. x + n of row y are mixed with the partner's: begin .. end.
 struct Mixed {
-  int begin, end, part;  // part: the image's own weight, of 65536
+  int begin, end, part;  // part: the image's own weight, in 1/65536
 };
 
 Mixed find_mixed(const InputPatches& op, int b, int y, int x, int n) {

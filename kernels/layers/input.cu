@@ -1,5 +1,5 @@
-// Pixels to normalised patches, the input of a ViT's first matrix product, or with patch = 1, pixel
-// by pixel, of a ResNet's first convolution:
+// Converts pixels to normalised patches, the input of a ViT's first matrix product, or, pixel by
+// pixel (patch = 1), of a ResNet's first convolution:
 //   out[b, gy * grid + gx, (c * patch + py) * patch + px] = (pixel / 255 - mean[c]) / std[c]   =
 //   for pixel (gy * patch + py, gx * patch + px, c) of the cropped image, 0 outside the stored
 //   image, mixed with the partner's pixel
@@ -10,9 +10,9 @@
 // allows (8 for a side of 4 in 16 bits). For patches of one pixel, it writes 16 bytes of a row,
 // from the few pixels that these elements belong to. Neighbouring threads write neighbouring
 // memory. Pixels are 3 bytes and start anywhere: whole 4-byte words are read and shifted, single
-// bytes only at an image's border. Neighbouring patches, and the partner of a mixed image, read the
-// same rows from L1 or L2: mixing here costs one more read, while a pass of its own would read and
-// write the batch once more.
+// bytes only at an image's border or if `width` is 1. Neighbouring patches, and the partner of a
+// mixed image, read the same rows from L1 or L2: mixing here costs one more read, while a separate
+// pass would read and write the batch once more.
 //
 // 1 byte in and 2 or 4 out per element: memory is the limit. Registers and blocks per SM:
 // tests/kernels/resources.txt.
@@ -128,7 +128,7 @@ __device__ void load_pixels(uint32_t (&v)[words], const InputPatches& op, int b,
       ((static_cast<ptrdiff_t>(b) * op.shape.height + row) * op.shape.width + left) * 3;
   const ptrdiff_t end = static_cast<ptrdiff_t>(op.shape.B) * op.shape.height * op.shape.width * 3;
   // The last word with a byte of these pixels must not extend past the images, which start at a
-  // word.
+  // word boundary.
   if (width % 4 == 0 && row_in_bounds && left >= 0 && left + width <= op.shape.width &&
       at + 3 * width + 3 <= end) {
     load_words(v, op.images + at);

@@ -3,8 +3,8 @@
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
 //   dresidual = drop_path(dropout(dinp))
-// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. A row is read
-// from memory once, then from L1 for each of three passes (mean, variance, result): the variance is
+// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += per accumulate. A row is read
+// from memory once, then from L1 for each of three passes (mean, variance, result). The variance is
 // computed from the differences from the mean, so that nothing cancels. Threads divide the rows;
 // backward's column sums go through RowGroups. 8 (backward 14) flops per element for 8 to 16 bytes:
 // memory is the limit. Dropout is a pass over a row in L1.
@@ -70,7 +70,7 @@ void forward_row(const LayerNormForward& op, int row) {
   op.rstd[row] = rstd;
 }
 
-// Writes a row of dinp and adds the row to partial dweight and dbias.
+// Writes a row of dinp and adds the row's terms to the partial dweight and dbias.
 template <class T>
 void backward_row(const LayerNormBackward& op, int row, float* dweight, float* dbias) {
   const int C = op.shape.C;

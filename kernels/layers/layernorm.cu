@@ -3,19 +3,19 @@
 //   dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),   g = dout * weight,
 //   xhat = (sum - mean) * rstd;   dweight (+)= sum of dout * xhat,   dbias (+)= sum of dout
 //   dresidual = drop_path(dropout(dinp))
-// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += by accumulate. Mean and rstd
+// Saved for backward: sum, mean, rstd. dinp =; dweight, dbias = or += per accumulate. Mean and rstd
 // are computed from sum as stored; the variance is computed from differences from the mean, in a
 // second pass, so that nothing cancels.
 //
 // Any C: a warp per row, one element per access; dweight and dbias by column_sums.cuh's stripes.
 // If C allows 16-byte accesses and is at most 1024, the row stays on the chip between passes:
 //   8 lanes of a warp (C <= 192) or all 32 share a row, each with `size` columns in 16-byte packs;
-//   forward, a thread holds its part of one row in registers;
-//   backward, one block per SM loops over the rows: a warp prefetches its next rows to shared
+//   in forward, a thread holds its part of one row in registers;
+//   in backward, one block per SM loops over the rows: a warp prefetches its next rows to shared
 //   memory while it works on the current ones, and a thread keeps its columns' dweight and dbias
 //   in registers.
 // The last block to finish adds up the blocks' dweight and dbias; if rows are long,
-// finish_column_sums does, since one block would take longer than a launch.
+// finish_column_sums does so, since one block would take longer than a launch.
 //
 // 8 (backward 14) flops per element for 8 to 16 bytes in fp32, half of these in 16 bits: memory is
 // the limit. Registers and shared memory: tests/kernels/resources.txt.
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_forward_any(LayerNormFo
   await_kernel_ahead();
   const auto [rows, C] = op.shape;
   const unsigned row = blockIdx.x * any_rows + threadIdx.x / warp_size;
-  if (row >= static_cast<unsigned>(rows)) return;  // a whole warp, and there are no barriers
+  if (row >= static_cast<unsigned>(rows)) return;  // whole warps return, and there are no barriers
   const size_t begin = static_cast<size_t>(row) * C;
   const int lane = threadIdx.x % warp_size;
   const T* x = static_cast<const T*>(op.inp) + begin;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(any_threads) layernorm_backward_any(LayerNormB
   await_kernel_ahead();
   const auto [rows, C] = op.shape;
   const unsigned row = blockIdx.x * any_rows + threadIdx.x / warp_size;
-  if (row >= static_cast<unsigned>(rows)) return;  // a whole warp, and there are no barriers
+  if (row >= static_cast<unsigned>(rows)) return;  // whole warps return, and there are no barriers
   const size_t begin = static_cast<size_t>(row) * C;
   const int lane = threadIdx.x % warp_size;
   const T* dout = static_cast<const T*>(op.dout) + begin;
@@ -235,7 +235,7 @@ __device__ void forward(const LayerNormForward& op, float inverse_C) {
   const size_t begin = static_cast<size_t>(row) * C;
 
   const DroppedRow dropout(op, row, C);
-  const float factor = keep_factor(op.drop_path, is_kept(op, row));  // here: registers are free
+  const float factor = keep_factor(op.drop_path, is_kept(op, row));  // before x needs the registers
   Pack<T> inp[packs];
   S::load(inp, op.inp, begin, C);
   float x[packs][width];
@@ -310,7 +310,7 @@ __global__ void __launch_bounds__(forward_threads, (forward_blocks<T, lanes> - 2
 }
 
 // ---- C in packs, backward: dweight and dbias in the same pass as dinp ---------------------------
-// Upper bound, so that each thread gets its registers; shared memory may lower it.
+// An upper bound that leaves each thread enough registers; shared memory may lower it.
 template <class T, int lanes>
 constexpr int max_backward_threads = (lanes == 8 ? 512 : 384) - (sizeof(T) == 4 ? 128 : 0);
 
@@ -327,7 +327,7 @@ struct BackwardWarp {
   };
 };
 
-// to[column] = the block's sum of `sum`; each thread passes its sums of its Split's columns.
+// to[column] = the sum over the block; each thread passes its own sums, of its Split's columns.
 template <class T, int lanes, int size>
 __device__ void write_block_sums(float (&sum)[size], float* to, int C,
                                  BackwardWarp<T, lanes, size>* warps) {
@@ -430,7 +430,7 @@ __global__ void __launch_bounds__((max_backward_threads<T, lanes>), 1)
       store_pack(static_cast<T*>(op.dinp) + at, pack_of<T>(d));
       if (!op.dresidual) continue;
       DroppedRow(op, row, C).drop(d, S::column(p));
-      const float factor = keep_factor(op.drop_path, kept);  // again: a predicate needs no register
+      const float factor = keep_factor(op.drop_path, kept);  // recomputed to save a register
 #pragma unroll
       for (int i = 0; i < width; ++i) d[i] = times(d[i], factor);
       store_pack(static_cast<T*>(op.dresidual) + at, pack_of<T>(d));
@@ -548,7 +548,7 @@ void PlainKernels::run(const LayerNormForward& op, cudaStream_t stream) {
 
 template <>
 void PlainKernels::run(const LayerNormBackward& op, cudaStream_t stream) {
-  by_dtype(op.dtype, [&]<class T>() {  // columns first: dinp may take dout's place
+  by_dtype(op.dtype, [&]<class T>() {  // columns first: dinp may be dout itself
     launch_each<layernorm_backward_weight_plain<T>>(op.shape.C, stream, op);
     launch_each<layernorm_backward_plain<T>>(op.shape.rows, stream, op);
   });

@@ -2,13 +2,13 @@
 //   forward  out[M,N] = inp[M,K] weight[N,K]^T + bias
 //   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
-//                                                     = or += by accumulate
+//                                                     = or += per accumulate
 // oneDNN computes the products (kernels/cpu/matmul_onednn.h). It is fastest with both operands in
 // plain row-major order, so forward first writes weight^T [K,N] to its workspace, which costs far
 // less than oneDNN's own packing; in bf16, oneDNN reorders the weight into a layout of its own
 // instead. Column sums: each thread owns whole columns; it adds 16 rows in registers, then adds
-// these to the running sum: a fixed order and little rounding. Limited by arithmetic: 2 M N K flops
-// on (M K + N K + M N) floats.
+// these to the running sum, in a fixed order and with small rounding errors. Limited by
+// arithmetic: 2 M N K flops on (M K + N K + M N) floats.
 #include <omp.h>
 
 #include "kernels/cpu/cpu_kernels.h"
@@ -99,7 +99,7 @@ Product product(const LinearBackwardWeight& op) {
           .to_fp32 = true};
 }
 
-// Floats of the transposed weight, a multiple of 64 bytes; a bf16 weight isn't transposed.
+// Floats of the transposed weight, padded to 64 bytes; a bf16 weight isn't transposed.
 size_t weight_count(const LinearForward& op) {
   return is_bf16(op) ? 0 : (size_t(op.shape.K) * size_t(op.shape.N) + 15) / 16 * 16;
 }

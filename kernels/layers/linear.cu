@@ -2,7 +2,7 @@
 //   forward  out[M,N] = inp[M,K] weight[N,K]^T + bias
 //   input    dinp[M,K] = dout[M,N] weight[N,K]                              dinp =
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K],  dbias (+)= column sums of dout
-//                                                     = or += by accumulate
+//                                                     = or += per accumulate
 // cuBLASLt computes the products (kernels/cuda/matmul.h), with fp32 sums and dweight in fp32; its
 // epilogue adds the bias. Column sums: kernels/cuda/column_sums.cuh, in a fixed order. For the
 // shapes that linear_choice.h selects, one pass computes both the weight gradient and dbias
@@ -11,9 +11,9 @@
 // Every sum is rounded to 16 bits once, after the bias is added. For rows that don't begin at
 // multiples of 16 bytes, cuBLASLt breaks this rule: on an H100 it chose wmma kernels
 // (s161616gemm_bf16), which store the product in bf16, and added the bias to that. Its numerical
-// flags cover operands and accumulators, not this. For such rows, a head of 10 classes for example,
-// the product stays in fp32, in the workspace, and round_product() adds the bias and rounds: 8 more
-// bytes per element. Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
+// flags cover operands and accumulators, not this rounding. For such rows, as in a head with 10
+// classes, the product is stored in fp32 in the workspace; round_product() adds bias and rounds:
+// 8 more bytes per element. Limited by arithmetic: 2 M N K flops on M K + N K + M N elements.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"
@@ -183,16 +183,17 @@ __device__ void add_groups(float (&sum)[rows][columns][4], LinearShared& s) {
 }
 
 // weight_gradient.cuh's product for a linear layer: two groups of warps split each step's pixels
-// and add up their sums at the end. An SM has as many warps as with two blocks, but half the parts.
-// The blocks with c = 0 read each row of dout once, so they multiply it by a column of ones, too,
-// for dbias. Each part's dbias follows its dweight in the workspace. Limited by L2.
+// and add up their sums at the end. One such block gives an SM as many warps as two blocks of one
+// group, with half as many parts to add up. The blocks with c = 0 read each row of dout once, so
+// they multiply it by a column of ones, too, for dbias. Each part's dbias follows its dweight in
+// the workspace. Limited by L2.
 template <class T>
 __global__ void __launch_bounds__(groups* threads, 1) linear_backward_weight(WeightProduct p) {
   await_kernel_ahead();
   using Sums = LinearSums<T>;
   auto& s = shared<LinearShared>();
   const Tile t = tile_of_block<tile, tile>(p);
-  const bool first_column = t.c == 0 && Sums::column() == 0;  // the same in a warp
+  const bool first_column = t.c == 0 && Sums::column() == 0;  // uniform in a warp
   const uint32_t ones = cvt_rn_x2<T>(1, 1);
   Sums sums;
   float dbias[Sums::ms][1][4] = {};  // columns are equal; [0], [2]: rows lane / 4, lane / 4 + 8
@@ -217,7 +218,7 @@ ConvShape as_conv(const LinearShape& s) {
   return {.N = 1, .H = 1, .W = s.M, .C = s.K, .K = s.N, .R = 1, .S = 1, .stride = 1, .padding = 0};
 }
 
-// One block fills an SM. Parts have at least 16 steps: adding up shorter ones costs more time.
+// One block fills an SM. Parts have at least 16 steps: adding up shorter parts costs more time.
 PixelParts linear_parts(const DeviceProps& props, const LinearShape& s) {
   return parts_of_pixels(as_conv(s), ceil_div(s.M, step_pixels),
                          ceil_div(s.N, tile) * ceil_div(s.K, tile), props.sms, 16);

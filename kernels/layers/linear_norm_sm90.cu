@@ -1,5 +1,5 @@
 // linear_norm.cu on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, for rows
-// of 192 channels (ViT-Tiny's), which a tile holds whole: its epilogue computes layer norm, and the
+// of 192 channels (ViT-Tiny's), which a tile holds whole: the epilogue computes layer norm, and the
 // product stays in registers (linear_norm_sm90_epilogue.cuh).
 //   forward  sum[M,192] = stream + drop_path(dropout(inp[M,K] weight[192,K]^T + bias))
 //            out = (sum - mean) * rstd * norm_weight + norm_bias
@@ -7,7 +7,7 @@
 //            dinp = dsum + rstd * (g - mean_C(g) - xhat * mean_C(g * xhat)),
 //            g = dnormed norm_weight;   dresidual = drop_path(dinp)
 //            dnorm_weight, dnorm_bias (+)= column sums
-// All =, but dnorm_weight and dnorm_bias = or += by accumulate. sum, out and dinp are rounded once.
+// All =, except dnorm_weight, dnorm_bias: = or += per accumulate. sum, out, dinp are rounded once.
 //
 // Memory is the limit (ROOFLINE.md, layer norm): 2 M (K + 3 * 192) bytes forward and
 // 2 M (N + 3 * 192) backward; two operations would move 4 M 192 more, the product's round trip. A

@@ -53,7 +53,7 @@ struct NormForward {
 
   template <int>
   struct Shared {
-    Piece<norm_rows> sum[pieces], out[pieces];  // sum: stream at first
+    Piece<norm_rows> sum[pieces], out[pieces];  // sum: holds stream at first
     float bias[row_length], weight[row_length], norm_bias[row_length];
     uint64_t full;  // mbarrier of stream
     __device__ void prepare() { mbarrier_init(&full, 1); }
@@ -169,7 +169,7 @@ struct NormBackward {
 
   template <int>
   struct Carried {
-    ColumnSumsOfRows<row_length> d, d_xhat;  // sums of the product and of it times xhat
+    ColumnSumsOfRows<row_length> d, d_xhat;  // sums of product and of product * xhat
     float mean[2], rstd[2];                  // of the item's rows
   };
   template <int>
@@ -202,7 +202,7 @@ struct NormBackward {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int row = t.m + square_row(0, i);
-      const bool exists = row < norm.shape.rows;  // else its sums, sum and dsum are zeros
+      const bool exists = row < norm.shape.rows;  // else the row's sums, sum and dsum are zeros
       carried.mean[i] = exists ? norm.mean[row] : 0;
       carried.rstd[i] = exists ? norm.rstd[row] : 0;
     }

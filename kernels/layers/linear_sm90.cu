@@ -1,13 +1,13 @@
 // linear (linear.cu) on Hopper's matrix product (kernels/gemm/sm90_product.cuh), in 16 bits, with N
-// and K multiples of 8, since TMA's rows begin at multiples of 16 bytes:
+// and K multiples of 8, since TMA requires rows at multiples of 16 bytes:
 //   forward  out[M,N]  = inp[M,K]  weight[N,K]^T + bias    both contiguous along the summed K
 //   input    dinp[M,K] = dout[M,N] weight[N,K]             the weight is contiguous along its rows
 //   weight   dweight[N,K] (+)= dout[M,N]^T inp[M,K]        both are contiguous along their rows
-//            dbias[N] (+)= column sums of dout, from a product of the same tile with ones
-// With GELU (kernels.h), forward's epilogue computes it from the unrounded sums; backward's reads
-// h, multiplies by the slope and adds up the columns. With dropout, too, gelu.cu computes GELU and
-// dropout, since the sums leave no registers for Philox.
-// out and dinp =; dweight and dbias = or += by accumulate. Each sum is rounded to 16 bits once.
+//            dbias[N] (+)= column sums of dout, from a product of dout's tile with ones
+// With GELU (kernels.h), forward's epilogue computes it from the unrounded sums, and backward's
+// epilogue reads h, multiplies by the slope and adds up the columns. If there is dropout, gelu.cu
+// computes GELU and dropout, since the sums leave no registers for Philox.
+// out and dinp =; dweight and dbias = or += per accumulate. Each sum is rounded to 16 bits once.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.cuh"

@@ -57,7 +57,7 @@ struct AddBias {
       for (int m = 0; m < sums.blocks; ++m) {
         Piece<piece_rows>& piece = s.piece[(turn * pieces + p * sums.blocks + m) % 2];
         if (first_of_consumer())
-          cp_async_bulk_wait_group_read<1>();  // TMA has read the piece before the last
+          cp_async_bulk_wait_group_read<1>();  // TMA has read this buffer's previous piece
         wait_for_consumer(consumer);
         for_each_square<1>(piece, [&](int, int j, uint4* to) {
           const float* const x = sums.of[m] + 4 * (8 * p + j);
@@ -138,7 +138,7 @@ struct BiasGradient {
     float sum;
     __device__ friend void merge(Value& a, const Value& b) { a.sum += b.sum; }
   };
-  float* dbias;  // [N]  = or +=, by accumulate
+  float* dbias;  // [N]  = or +=, per accumulate
   bool accumulate;
   __device__ void finish(int c, const Value& of) const { set_or_add(dbias[c], of.sum, accumulate); }
 };

@@ -2,7 +2,7 @@
 //   forward   out = maximum of the window, index = r R + s of its first maximum; NaN beats every
 //             number
 //   backward  dinp = sum of dout over the windows whose index selects this element
-// All =. Saved for backward: index, one byte per element. Both are gathers: for a vector of
+// All =. Saved for backward: index, one byte per element. Both directions gather: for a vector of
 // channels, a loop visits the taps of the window, or the windows that reach the element, in order.
 // Threads divide the rows of the output, so no sum depends on their number.
 // Memory is the limit: a few instructions per tap; neighbouring windows share their taps in L1 and

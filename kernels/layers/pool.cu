@@ -5,11 +5,11 @@
 //   average pool  out[n, c] = sum over positions of inp / positions,   dinp = dout / positions
 // All =. Saved for backward: index, one byte per element. NHWC. Backward gathers: no atomics.
 //
-// Max pool with any window: the plain kernels. With ResNet's (3 x 3, stride 2, padding 1):
+// Max pool: the plain kernels, or for ResNet's window (3 x 3, stride 2, padding 1) and C in packs:
 //   block   4 rows, so that windows read most of the elements they share from L1
 //   thread  forward one pack of channels (16 bytes) of out, with three taps' loads in flight;
-//           backward 2 x 2 packs of dinp: always four windows reach them, each is read once, and
-//           warps don't diverge
+//           backward 2 x 2 packs of dinp: four windows reach them, each is read once, and warps
+//           don't diverge
 // Average pool: a block computes 16 packs of channels of one image; 16 groups of threads divide the
 // positions, and their sums are added in order.
 //
@@ -180,8 +180,8 @@ __global__ void __launch_bounds__(threads, blocks_per_sm)
     sum[i / width / side][i / width % side][i % width] = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    // Window (p, q), one of four that reach these elements; the first element is its tap (top,
-    // left), inside it or not.
+    // Window (p, q), one of four that reach these elements; the first element is at (top, left) of
+    // the window, possibly outside it.
     const int p = cell.row + i / 2, q = cell.column + i % 2;
     if (p >= P || q >= Q) continue;
     const int top = 1 - i / 2 * 2, left = 1 - i % 2 * 2, window = (p * Q + q) * C;

@@ -15,7 +15,7 @@ std::vector<std::byte> bytes_of(const T& value) {
   return bytes;
 }
 
-// Truncates to bf16 instead of rounding: the conversions have tests of their own.
+// Truncates to bf16 instead of rounding: the conversions have separate tests.
 uint16_t to_16_bits(float x, DType dtype) {
   if (dtype == DType::bf16) return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
   return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
@@ -31,7 +31,7 @@ std::string large_options(const Fields& fields) {
   return names;
 }
 
-// Which tensors there are, and which of them are the same.
+// A text that shows which pointers are set, and which of them are equal.
 std::string pattern(const Fields& fields) {
   std::string text;
   for (const auto& [t, field] : fields.pointers) {

@@ -1,5 +1,5 @@
 // Records the operations of a model instead of running them, and provides memory to run one of them
-// later. The bench, --plan and tests get a model's sizes this way.
+// later. The bench, --plan and tests get a model's operations and their shapes this way.
 #pragma once
 #include <cstddef>
 #include <map>

@@ -2,9 +2,9 @@
 //   lse = log sum_k exp(logits),   loss (+)= share * (lse - sum_k target[k] logits[k])
 //   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
 //   dlogits = (softmax(logits) - target) * share * grad_scale * loss_scale
-// Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
-// from z = logits - max, so that large logits cost no precision. Threads divide the rows; sums over
-// the batch are in row order. With only thousands of elements, the time doesn't matter.
+// Saved for backward: lse. A row of label -1 is padding: loss and gradient are 0. The loss is
+// computed from z = logits - max, so that large logits cost no precision. Threads divide the rows;
+// sums over the batch are in row order. With only thousands of elements, the time doesn't matter.
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/cpu/require.h"
 #include "kernels/cpu/simd.h"

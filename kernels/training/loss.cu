@@ -2,17 +2,17 @@
 //   lse = log sum_k exp(logits),   loss (+)= share * (lse - sum_k target[k] logits[k])
 //   target = (1 - s) (lambda onehot(label) + (1 - lambda) onehot(partner's label)) + s / K
 //   dlogits = (softmax(logits) - target) * share * grad_scale * loss_scale
-// Saved for backward: lse. A row of label -1 is padding: loss and gradient 0. The loss is computed
-// from z = logits - max, so that large logits cost no precision. An invalid label is never used as
-// an index: it yields NaN, which ends the run.
+// Saved for backward: lse. A row of label -1 is padding: loss and gradient are 0. The loss is
+// computed from z = logits - max, so that large logits cost no precision. An invalid label is never
+// used as an index: it yields NaN, which ends the run.
 //
 // n: elements per access, 16 bytes' worth if K allows that, else one.
 // Loss, gradient and mean of logits: a warp per row, 4 rows per block; the loss reads a row twice,
 // the second time from the cache.
 // Metrics: one block, since it adds in row order without a workspace; for 512 rows at a time its
 // warps count the classes that beat the label, then four threads add the rows to the four sums.
-// GradientTail: one block. 2 to 4 bytes and 4 flops per element, and only thousands of elements:
-// the launch is the limit; for metrics, one SM's reads of 2 KB per image with 1000 classes.
+// GradientTail: one block. All process few elements, with 2 to 4 bytes and 4 flops each: the launch
+// is the limit; for metrics, it is one SM's reads of 2 KB per image with 1000 classes.
 #include <math.h>
 
 #include "kernels/cuda/plain.cuh"
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_forward(CrossEntropyFor
   await_kernel_ahead();
   const auto [B, K] = op.shape;
   const int b = static_cast<int>(blockIdx.x) * block_rows + warp();
-  if (b >= B) return;  // a whole warp
+  if (b >= B) return;  // whole warps return
   const T* logits = static_cast<const T*>(op.logits) + size_t(b) * K;
   const Target target = target_of(op, b);
   const int label = target.label;

@@ -1,9 +1,9 @@
 // The update of all parameters in two passes over the flat arenas; formulas: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / grad_divisor;
-//           then the state of the loss scale
+//           then updates the loss scale's state
 //   update  unscale, clip, SGD or Adam or AdamW
 // The norm adds squares in double, where no finite gradient's square overflows: the sum is finite
-// exactly if all gradients are. Its partial sums are those of fixed norm blocks, added in order, so
+// exactly if all gradients are. The partial sums are those of fixed norm blocks, added in order, so
 // the number of threads doesn't change the result. The update processes runs of chunks that have
 // the same weight decay and learning rate, and updates the moving average run by run, while the
 // weights are in the cache. Bytes per element: norm 4; Adam 28, plus 2 for bf16 weights and 8 for

@@ -1,6 +1,6 @@
 // The update of all parameters in two passes over the flat arenas; formulas: kernels.h.
 //   norm    found_inf = any gradient not finite,  grad_norm = sqrt(sum grad^2) / grad_divisor; then
-//           the loss scale's state
+//           updates the loss scale's state
 //   update  unscale, clip, SGD or Adam or AdamW: master weights and 16-bit compute_weights; the
 //           moving average, from the weights still in registers
 //
@@ -15,7 +15,7 @@
 // found_inf.
 //
 // Memory is the limit: norm 4 bytes per element, AdamW 30 with compute_weights, plus 8 for the
-// average (12 in a kernel of its own); RoundWeights 6. Registers and blocks per SM:
+// average (12 in a separate kernel); RoundWeights 6. Registers and blocks per SM:
 // tests/kernels/resources.txt.
 #include <math.h>
 

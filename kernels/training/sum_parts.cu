@@ -1,7 +1,7 @@
 // The sum of equal parts in a fixed tree; formulas: kernels.h. A thread sums 4 elements in accesses
 // of 16 bytes (8 in 16 bits). Its partial sums are kept like a binary counter's digits: part p is
 // added to as many of them as p + 1 has trailing zeros. The loop over the parts is unrolled, so all
-// partial sums are in registers; up to 8 parts have a kernel of their own, with fewer registers.
+// partial sums are in registers; for up to 8 parts, a separate kernel needs fewer registers.
 // 4 (parts + 1) bytes per element in fp32: memory is the limit.
 #include "kernels/cuda/plain.cuh"
 

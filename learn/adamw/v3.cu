@@ -1,8 +1,8 @@
 // AdamW, rung 3: the shipped kernel, 16 bytes per access.
-// It moves as many bytes. But a thread with 4 elements needs a quarter of rung 2's instructions and
-// has 4 times the bytes in flight, which saturates the memory bandwidth. The same pass also divides
-// the gradient by the loss scale, clips it, skips a step whose gradient overflowed, and applies
-// weight decay per tensor.
+// It moves as many bytes as rung 2. But a thread updates 4 elements, so it has 4 times the bytes in
+// flight, which saturates memory bandwidth, and needs a quarter of the instructions per element.
+// The same pass also divides the gradient by the loss scale, clips it, skips a step whose gradient
+// overflowed, and applies weight decay per tensor.
 #include "kernels/training/optimizer.cu"
 #include "learn/learn.h"
 

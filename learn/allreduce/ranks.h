@@ -1,5 +1,5 @@
 // Ranks as processes of this machine: each has made-up gradients and a socket to every other rank,
-// and counts the bytes that it sends to each. They form two groups of four, as if in two machines.
+// and counts the bytes that it sends to each. The ranks form two groups of four, as in two machines.
 #pragma once
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -49,7 +49,7 @@ struct Rank {
   }
 };
 
-// Keeps rank's own row of `sockets` and closes the others, so that it notices when a peer exits.
+// Keeps rank's own row of `sockets` and closes the others, so that the rank notices a lost peer.
 inline Rank take_row(std::vector<std::vector<int>>& sockets, int rank, Results& results) {
   Rank mine{rank, {}, results.sent[rank]};
   for (int r = 0; r < ranks; ++r)

@@ -1,5 +1,5 @@
 // Convolution, rung 4: the shipped kernel: tensor cores and a pipeline, in bf16.
-// mma computes rung 3's product, instead of 4x4 sums per thread. The tile is 256 pixels by 64
+// mma computes the product for which rung 3 keeps 4x4 sums per thread. The tile is 256 pixels by 64
 // channels; cp.async fetches the next three steps while one is multiplied, and itself writes the
 // zeros outside the image. A step is 32 channels of one tap; all taps of these channels come before
 // the next 32 channels, since neighbouring taps read the same rows. The epilogue stores 16 bytes

@@ -13,7 +13,7 @@
 //   a_tile[tx][ty] = ...        32 tx + ty                 ty alone   32
 //   ... a_tile[k][ty]           32 k + ty, one word        one        1 (broadcast)
 // a_tile is transposed, and its rows of 32 words put a whole column into one bank. Rows of 33
-// (DEFINE=PAD) spread it: 33 tx + ty is another bank for each lane, 1 turn. For each pair of
+// (DEFINE=PAD) spread it: 33 tx + ty is in another bank for each lane: 1 turn. For each pair of
 // tiles, a warp takes 32 + 1 turns to store and 32 * (1 + 1) to read, 97; with padding 66.
 #include <cuda_runtime.h>
 
@@ -45,7 +45,7 @@ __global__ void matrix_product(const float* a, const float* b, float* c, int n) 
   c[y * n + x] = sum;
 }
 
-// Turns of a warp's access to the words first, first + stride, ...
+// The turns that a warp's access to the words first, first + stride, ... takes.
 int turns(int first, int stride) {
   int words[32] = {}, most = 0;
   for (int lane = 0; lane < 32; ++lane) ++words[(first + stride * lane) % 32];

@@ -1,7 +1,7 @@
 // Exercise 1: your first kernel. y = 2 x + 1 for 512 numbers, by 4 blocks of 128 threads.
-// A kernel is written for one thread, and every thread runs it. They differ in two indices:
-// threadIdx.x, the thread's in its block, and blockIdx.x, the block's. A block has blockDim.x
-// threads. Which of the 512 numbers does this thread compute?
+// A kernel is written for one thread, and every thread runs it. Threads differ in two indices:
+// threadIdx.x, the thread's index in its block, and blockIdx.x, its block's index. A block has
+// blockDim.x threads. Which of the 512 numbers does this thread compute?
 //   make learn EXERCISE=1
 #include <cuda_runtime.h>
 

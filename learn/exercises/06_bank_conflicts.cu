@@ -23,7 +23,7 @@ __global__ void transpose(float* out, const float* inp) {
   out[y * side + x] = tile[place(x, y)];
 }
 
-// Turns of a warp's access to word_of(lane): the most different words that lie in one bank.
+// The turns of a warp's access to word_of(lane): the most distinct words that lie in one bank.
 template <class Word>
 size_t turns(Word word_of) {
   std::set<int> in_bank[32];
@@ -49,7 +49,7 @@ int main() {
       gpu_out.to_host(), 0, [&](size_t i) { return inp[i % side * side + i / side]; });
   if (wrong < inp.size()) return std::printf("out[%zu] is wrong\n", wrong), 1;
 
-  // The row and the column that take most turns.
+  // The row and the column that take the most turns.
   int row = 0, col = 0;
   const auto row_turns = [](int i) { return turns([=](int lane) { return place(i, lane); }); };
   const auto col_turns = [](int i) { return turns([=](int lane) { return place(lane, i); }); };

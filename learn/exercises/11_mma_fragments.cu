@@ -14,8 +14,8 @@ __host__ __device__ int row_of(int lane, int i) { return lane / 2; }
 __host__ __device__ int col_of(int lane, int i) { return lane % 2 * 4 + i; }
 // --- end of your code ---
 
-// d [M, N]; held [lanes, 4]: what each lane has. A row of a is (8 row, 1, 0, ...), a column of b
-// (1, col, 0, ...).
+// d [M, N]; held [lanes, 4]: what each lane has. Row r of a is (8 r, 1, 0, ...), and column c
+// of b is (1, c, 0, ...).
 __global__ void multiply(float* d, float* held) {
   const int lane = threadIdx.x, row = lane / 4, k = lane % 4 * 2;
   const auto pair = [](float x, float y) {

@@ -1,7 +1,7 @@
 // Softmax, its loss and gradient, rung 3: the shipped kernels, in bf16.
 // Logits and gradient have 16 bits, 8 elements per access. There are two kernels again, for another
 // reason: in a training step the loss belongs to forward and the gradient to backward, and the
-// gradient is multiplied by the loss scale, which only the device knows. Forward passes 4 bytes per
+// gradient is multiplied by the loss scale, which only the device has. Forward passes 4 bytes per
 // row to backward, the log of the sum of exponentials, instead of a matrix. Reading 16-bit logits
 // twice moves as many bytes as reading fp32 once, and writing the gradient moves half.
 #include "kernels/training/loss.cu"

@@ -162,7 +162,7 @@ function addFindings(lists, work, where, lines, isMain, isHere, kernel) {
         "half of the lanes take no part" : `${percent(l.idle)} of the lanes take no part`);
   }
 }
-// Idle lanes are the worst only if there is no other finding.
+// Sectors and turns come first: idle lanes are the worst finding only if there is no other.
 const worstBy = (by, lists, fits = () => true) => [...lists.sectors, ...lists.turns].filter(fits)
   .sort((a, b) => b[by] - a[by])[0] || lists.lanes.find(fits);
 const worstKernel = lists => (worstBy("cost", lists) || {kernel: 0}).kernel;

@@ -115,7 +115,7 @@ BatchNormOut batchnorm(Graph& g, const std::string& name, const ConvOut& from,
   };
   const auto rest = [=](const Context& r) {
     float* sums = r.floats(all_sums);
-    BatchNormBackward op{.dout = r.grad(out),  // g if there is a residual
+    BatchNormBackward op{.dout = r.grad(out),  // with a residual, g from the first pass
                          .norm = norm.backward(r, sums),
                          .bias = r.master(norm.bias),
                          .shape = shape,

@@ -61,8 +61,8 @@ struct ParameterInfo {
   bool owned() const { return offset != elsewhere; }
 };
 
-// A contiguous range of owned gradients that begins with a norm block (GradientSquares) and shares
-// none with another segment. Norm blocks are numbered as if one process held the whole model.
+// A contiguous range of owned gradients. It begins with a norm block (GradientSquares), and no norm
+// block spans two segments. Blocks are numbered as if one process held the whole model.
 struct Segment {
   size_t begin, end;  // elements of the arena
   size_t norm_block;  // number of its first norm block
@@ -92,7 +92,7 @@ struct Node {
   // before its own (layer_number()), so fusing nodes doesn't change the masks of later layers.
   int layers = 1;
   // Replace the backward passes of this node and of the previous one if one process runs both:
-  // fused_backward also computes the first half of the previous node's, fused_previous the rest.
+  // fused_backward also computes the previous node's first half, fused_previous its second half.
   Pass fused_backward = {}, fused_previous = {};
   // Replaces fused_previous if the previous node's backward is also fused with the node before it.
   Pass fused_middle = {};
@@ -152,8 +152,8 @@ class Graph {
   size_t buffer_count() const { return buffer_count_; }  // the same for buffers
   size_t parameter_count() const;                        // elements of the model
   size_t parameter_count(Slice) const;                   // of these nodes
-  // Depth of a parameter for timm's layer decay, from 0: one for the parameters before the first
-  // cut, one for those after each cut, one for the head.
+  // A parameter's depth, from 0, for timm's layer decay: it is 0 before the first cut, grows by 1
+  // with each cut, and by 1 more with the head.
   int layer_of(Parameter) const;
   int layers() const { return static_cast<int>(cuts_.size()) + 2; }
   const std::vector<Segment>& segments() const { return segments_; }
@@ -196,7 +196,7 @@ class Peers {
  public:
   virtual ~Peers() = default;
   virtual int rank() const = 0;
-  // As Communicator's, with every slot as a rank of its own: slot i of rank r is number
+  // As in Communicator, with every slot as a rank of its own: slot i of rank r is number
   // r * slots + i. data: slot 0's.
   virtual void all_reduce(float* data, size_t count, Together) const = 0;
   virtual void all_gather(float* data, size_t count, Together) const = 0;

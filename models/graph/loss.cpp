@@ -53,7 +53,7 @@ void count(const Context& r, Tensor logits, Tensor loss, ClassesShape shape) {
                   .shape = shape});
 }
 
-void end(const Context& r, Tensor loss, Tensor top1, int B) {
+void write_tail(const Context& r, Tensor loss, Tensor top1, int B) {
   r.run(GradientTail{.tail = r.tail(), .loss = r.floats(loss), .top1 = r.floats(top1), .B = B});
 }
 
@@ -71,7 +71,7 @@ Tensor cross_entropy(Graph& g, Tensor logits, float smoothing) {
          },
          [=](const Context& r) {
            backward(r, head, shape, smoothing);
-           end(r, loss, head.top1, shape.B);
+           write_tail(r, loss, head.top1, shape.B);
          }});
   g.end_with(logits, loss);
   return loss;
@@ -90,7 +90,7 @@ Tensor distilled_cross_entropy(Graph& g, Tensor head, Tensor dist, float smoothi
            r.run(MeanLogits{
                .out = r.at(logits), .head = r.at(head), .dist = r.at(dist), .shape = shape});
            forward(r, mean, loss, shape, smoothing);
-           if (r.training) {  // of the mean's results, only top1 is used
+           if (r.training) {  // replaces the mean's loss; its top1 stays in use
              forward(r, heads[0], loss, shape, smoothing, half);
              forward(r, heads[1], loss, shape, smoothing, half, true);
            }
@@ -98,7 +98,7 @@ Tensor distilled_cross_entropy(Graph& g, Tensor head, Tensor dist, float smoothi
          },
          [=](const Context& r) {
            for (const Head& each : heads) backward(r, each, shape, smoothing, half);
-           end(r, loss, mean.top1, shape.B);
+           write_tail(r, loss, mean.top1, shape.B);
          }});
   g.end_with(logits, loss);
   return loss;

@@ -19,13 +19,13 @@ Tensor input_images(Graph&, const InputShape&, int augment_layers);
 Tensor augment(Graph&, const AugmentShape&);
 
 // A node's result, and its backward in two halves, for fusion with the next node if that reads the
-// result: one operation computes the next node's backward, `Op`, and the first half.
+// result: one operation computes the next node's backward (its arguments: `Op`) and the first half.
 template <class Op>
 struct FusedOut {
   Tensor out;
   int node = -1;  // the node's number; -1: it can't be fused
   std::function<void(const Context&, const Op&)> backward_first = {};
-  // The second half; backward_rest_fused also computes the first half of the previous node's.
+  // The second half; backward_rest_fused also computes the previous node's first half.
   Node::Pass backward_rest = {}, backward_rest_fused = {};
   FusedOut() = default;
   FusedOut(Tensor t) : out(t) {}
@@ -134,7 +134,7 @@ LayerNormOut layernorm(Graph&, const std::string& name, Tensor inp, const Branch
 Tensor attention(Graph&, const std::string& name, Tensor qkv, int heads, float drop,
                  int queries = 0);
 
-// Class token, if distilled a distillation token, and position embedding:
+// Prepends a class token and, if distilled, a distillation token; adds the position embedding:
 // [B, P, C] -> [B, 1 + P, C] or [B, 2 + P, C].
 Tensor embed_tokens(Graph&, Tensor patches, bool distilled);
 // Two tokens [B, 2, C], split into two tensors [B, C].

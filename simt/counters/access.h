@@ -10,7 +10,8 @@ enum class AccessKind : uint8_t {
   atomic,
   ldmatrix,
   cp_async,
-  // The following are not accesses; lines.h counts them, and ends a warp's segment at its waits.
+  // The following are not accesses. lines.h counts them, and ends a warp's segment at barriers and
+  // waits for copies.
   copy_commit,
   copy_wait,
   numbered_barrier,
@@ -23,8 +24,8 @@ enum class AccessKind : uint8_t {
 
 inline constexpr uint64_t address_mask = 0xFFFF'FFFF'FFFF;
 
-// `instruction` tells requests apart: the code address in the lower 48 bits, the kind, and the
-// size.
+// `instruction` identifies a request: it has the code address in the lower 48 bits, the kind, and
+// the size.
 struct Access {
   uint64_t instruction;
   uintptr_t address;

@@ -6,7 +6,7 @@
 namespace simt {
 namespace {
 
-// Pointers to all counts of a Counters but those of wgmmas by shape.
+// Pointers to all counts of a Counters except those of wgmmas by shape.
 template <class C>
 auto numbers(C& c) {
   return std::array{&c.launches,
@@ -43,7 +43,7 @@ auto numbers(C& c) {
                     &c.wgmma_reads.wavefronts,
                     &c.wgmma_reads.conflicts};
 }
-// Their names, in the same order.
+// The names of these counts, in the same order.
 constexpr const char* names[] = {
     "launches",
     "blocks",

@@ -5,7 +5,7 @@
 // others since the lanes last waited for each other.
 //
 // The model is that of sm_70 and later: global memory has sectors of 32 bytes; shared memory has 32
-// banks of 4 bytes and serves a warp's 8 bytes per lane in 2 halves, 16 bytes in 4 quarters.
+// banks of 4 bytes and serves accesses of 8 bytes per lane by half-warps, of 16 by quarter-warps.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct GlobalAccesses {
     requests += other.requests, sectors += other.sectors, bytes += other.bytes;
   }
 };
-// ... and to shared memory.
+// Accesses of warps to shared memory.
 struct SharedAccesses {
   uint64_t requests = 0;
   uint64_t wavefronts = 0;  // turns
@@ -50,7 +50,7 @@ struct Counters {
   // waits of threads, and how many of them stalled.
   uint64_t tma_load_bytes = 0, tma_load_sectors = 0, tma_store_bytes = 0, tma_store_sectors = 0;
   uint64_t mbarrier_waits = 0, mbarrier_stalls = 0;
-  // wgmmas, one per warpgroup, m64nNk16 at index N / 8 - 1; and their reads of shared memory.
+  // wgmmas, each counted once per warpgroup, m64nNk16 at index N / 8 - 1; their reads of operands.
   std::array<uint64_t, 32> wgmma{};
   SharedAccesses wgmma_reads;
 

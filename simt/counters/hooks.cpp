@@ -1,7 +1,7 @@
-// The functions that g++ -fsanitize=thread calls before accesses to memory. It inserts them after
-// removing redundant accesses and before unrolling and vectorising, so they are close to the
-// accesses that nvcc keeps; with -fno-tree-sra structs are copied whole. The sanitizer's own
-// library isn't linked.
+// The functions that code compiled by g++ -fsanitize=thread calls before accesses to memory. g++
+// inserts the calls after removing redundant accesses and before unrolling and vectorising, so they
+// are close to the accesses that nvcc keeps; with -fno-tree-sra, it copies structs as a whole. The
+// sanitizer's own library isn't linked.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 extern "C" {
-// g++ -fsanitize-coverage=trace-pc calls it at the start of each basic block.
+// Called at the start of each basic block (g++ -fsanitize-coverage=trace-pc).
 void __sanitizer_cov_trace_pc() {
   if (simt::Lines::on && simt::Recorder::runs()) simt::Recorder::here().enter_piece(PLACE);
 }
@@ -56,7 +56,7 @@ void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// The atomic operations of this project's kernels; the linker reports any other.
+// The atomic operations that this project's kernels use; any other one is a linker error.
 void __tsan_atomic_thread_fence(int) { std::atomic_thread_fence(std::memory_order_seq_cst); }
 void __tsan_atomic8_store(uint8_t* p, uint8_t x, int) { std::atomic_ref(*p).store(x); }
 uint32_t __tsan_atomic32_fetch_add(uint32_t* p, uint32_t x, int) {

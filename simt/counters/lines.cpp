@@ -14,7 +14,7 @@ constexpr unsigned warp_size = 32, sector = 32;
 std::mutex mutex;
 LaunchLines* running = nullptr;  // of the kernel that runs
 std::map<std::string, LaunchLines>& of_kernels() {
-  static auto& all = *new std::map<std::string, LaunchLines>;  // never destroyed: threads may run
+  static auto& all = *new std::map<std::string, LaunchLines>;  // leaked: threads may run at exit
   return all;
 }
 std::map<std::string, std::vector<KernelArgument>>& passed() {
@@ -146,8 +146,8 @@ void Lines::fold(unsigned thread) {
   pieces_of_[thread].clear();
 }
 
-// If all lanes took the same path, the warp executed its pieces. Otherwise it counts as having
-// executed a piece as often as the lane that entered it most.
+// If all lanes took the same path, the warp executed each piece of that path once. Otherwise it
+// counts as having executed a piece as often as the lane that entered it most often.
 void Lines::count_pieces(unsigned begin, unsigned lanes) {
   auto* const all = &pieces_of_[begin];
   bool same = true;
@@ -180,7 +180,7 @@ void Lines::end(unsigned warps) {
   const std::lock_guard lock(mutex);
   if (!running) return;
   LaunchLines& to = *running;
-  std::vector<int> names;  // for each of the block's, its index among the kernel's
+  std::vector<int> names;  // indices in to.names of the block's names_
   for (const SharedName& mine : names_) {
     const auto is_same = [&](const SharedName& n) {
       return n.name == mine.name && n.bytes == mine.bytes;

@@ -25,8 +25,8 @@ struct LineCounts {
   uint64_t executions = 0, lanes = 0;  // by warps; lanes that took part in them
   uint64_t partial = 0;                // executions in which some lanes took no part
   GlobalAccesses global;
-  uint64_t needed = 0;  // sectors that the distinct bytes asked for would fill
-  uint64_t used = 0;    // distinct bytes asked for, summed over requests
+  uint64_t needed = 0;  // sectors that the distinct requested bytes would fill
+  uint64_t used = 0;    // distinct requested bytes, summed over requests
   SharedAccesses shared;
 
   LineCounts& operator+=(const LineCounts&);
@@ -38,7 +38,7 @@ struct LineSample {
   unsigned warp, number;        // the warp's n-th execution of the instruction in this block
   uint32_t mask;                // lanes that took part
   int space;                    // -1: global memory, else the index of a shared variable
-  std::array<uint64_t, 32> at;  // device addresses, or bytes from the variable's begin
+  std::array<uint64_t, 32> at;  // device addresses, or offsets in the variable
   std::string name;             // of the first lane's element: "a[32]"
 };
 
@@ -85,7 +85,7 @@ class Lines {
   // The counts since the last call, by kernel (lines_json.h).
   static std::map<std::string, LaunchLines> take();
 
-  // Records the arguments of the kernel's first launch, if the program has them (simt/try.h).
+  // Records the arguments of the kernel's first launch. Only programs of `make try` call it.
   static void pass(const std::string& kernel, std::vector<KernelArgument>);
   static void begin_launch(const std::string& kernel, const Extent& grid, const Extent& block,
                            size_t shared_bytes);
@@ -106,7 +106,7 @@ class Lines {
     SharedAccesses shared;
   };
   void request(unsigned warp, const Request&);
-  // An instruction that isn't an access; `lanes` of the warp's `of` lanes took part.
+  // Counts an instruction that isn't an access; `lanes` of the warp's `of` lanes took part.
   void event(unsigned warp, uint64_t instruction, unsigned lanes, unsigned of);
   void at_site(const void* place, std::source_location site) {
     sites_.try_emplace(address_of(place), site);
@@ -120,7 +120,7 @@ class Lines {
   void end(unsigned warps);  // ends the block: adds its counts to the launch's
 
  private:
-  using Place = uint32_t;  // from the program's begin
+  using Place = uint32_t;  // from the program's load address
   static uint64_t address_of(const void* place) {
     return reinterpret_cast<uint64_t>(place) & address_mask;
   }

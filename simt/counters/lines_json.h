@@ -39,9 +39,9 @@ std::vector<uint64_t> kept_blocks(uint64_t blocks);
 //     samples: [[block, warp, number, mask, space, name, addresses] ...]] ...],
 //   "pieces": [[place, warps, lanes] ...],
 //   "timeline": [[block, warp, place, kind, requests, sectors, turns, mma, exchanges] ...]} ...]}
-// A place is an offset from the program's begin, which addr2line takes; for a call it is the return
-// address. Addresses are those of the mask's lanes: [first, step] if all lanes are one step apart,
-// otherwise [first, [each lane's distance from the first ...]].
+// A place is an offset from the program's load address, as addr2line expects; for a call, it is
+// that of the return address. Addresses are those of the mask's lanes: [first, step] if all lanes
+// are one step apart, otherwise [first, [each lane's distance from the first ...]].
 nlohmann::ordered_json to_json(const std::map<std::string, LaunchLines>&);
 
 }  // namespace simt

@@ -1,5 +1,5 @@
-// The address at which the program was loaded. A code address less this one is an address in the
-// program's file, which addr2line takes.
+// The address at which the program was loaded. A code address minus this one is an address in the
+// program's file, as addr2line expects.
 #pragma once
 #include <link.h>
 

@@ -18,11 +18,11 @@ constexpr unsigned warp_size = 32, banks = 32, word = 4;
 std::mutex mutex;
 Counters of_launch;  // of the launch that runs
 std::map<std::string, Counters>& of_kernels() {
-  static auto& all = *new std::map<std::string, Counters>;  // never destroyed: threads may run
+  static auto& all = *new std::map<std::string, Counters>;  // leaked: threads may run at exit
   return all;
 }
 
-// Sorts and returns the number of distinct values; usually they are in order already.
+// Sorts the values, which usually are in order already, and returns how many are distinct.
 template <class T>
 unsigned distinct(T* begin, T* end) {
   if (!std::is_sorted(begin, end)) std::sort(begin, end);
@@ -47,7 +47,7 @@ void Recorder::note(const void* place, AccessKind kind, unsigned bytes, const vo
   list_->push_back(Access::of(place, kind, bytes, address));
 }
 
-// A thread that polls for a value that never comes would fill the host's memory with its accesses.
+// A thread that polls for a value that is never written would fill the host's memory.
 void Recorder::refuse_more() const {
   std::fprintf(
       stderr,
@@ -117,7 +117,7 @@ void Recorder::count_apart(size_t done, unsigned first, unsigned lanes) {
   }
 }
 
-// Counts one instruction of a warp; null: a lane that doesn't execute it.
+// Counts one instruction of a warp; the entry of a lane that doesn't execute it is null.
 void Recorder::count(const Access* by_lane[32], unsigned first, unsigned lanes) {
   uintptr_t shared[warp_size], global[warp_size];
   uint32_t in_shared = 0;
@@ -151,7 +151,7 @@ void Recorder::count(const Access* by_lane[32], unsigned first, unsigned lanes) 
   if (Lines::on) tell_lines(by_lane, first, lanes, in_shared, of_global, of_shared);
 }
 
-// Lanes that access shared memory are a request apart from those that access global memory.
+// The lanes that access shared memory form one request, those that access global memory another.
 void Recorder::tell_lines(const Access* by_lane[32], unsigned first, unsigned lanes,
                           uint32_t in_shared, GlobalAccesses of_global, SharedAccesses of_shared) {
   std::array<uint64_t, warp_size> at{};
@@ -195,8 +195,8 @@ GlobalAccesses Recorder::count_global(const Access& access, const uintptr_t (&ad
   return {.requests = 1, .sectors = count, .bytes = uint64_t{bytes} * n};
 }
 
-// Accesses of up to 4 bytes are served for all lanes at once, of 8 bytes for half the lanes, of 16
-// for a quarter. In a turn, each bank reads or writes one word, for any number of lanes.
+// Accesses of up to 4 bytes are served for all lanes at once, those of 8 bytes for half the lanes,
+// those of 16 for a quarter. In a turn, each bank serves one word, to any number of lanes.
 SharedAccesses Recorder::count_shared(unsigned bytes, const uintptr_t (&addresses)[32],
                                       uint32_t lanes) {
   SharedAccesses cost{.requests = 1};

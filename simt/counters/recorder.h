@@ -25,7 +25,7 @@ class Recorder {
   static bool runs() { return list_; }
 
   void begin(unsigned threads, const Extent& block);  // block: its index in the grid
-  // Called for the launch's shared memory, and for each __shared__ variable, which has its own.
+  // Called for the launch's shared memory, and for the memory of each __shared__ variable.
   void shared_memory(const void* begin, size_t bytes, SharedName name = {}) {
     if (!bytes) return;
     shared_.push_back({reinterpret_cast<uintptr_t>(begin), bytes});
@@ -45,7 +45,8 @@ class Recorder {
     if (Lines::on && list_) list_->push_back(Access::of(place_, kind, 0, nullptr));
   }
   void enter_piece(const void* place) { lines.enter_piece(thread_, place); }
-  // barrier(): of all warps. exchange(): a shuffle, vote or mma of the running thread's warp.
+  // barrier(): all warps of the block have reached one. exchange(): the running thread's warp
+  // executes a shuffle, vote or mma.
   void barrier();
   void exchange(AccessKind, unsigned lanes);
   // TMA reads or writes these bytes of global memory.

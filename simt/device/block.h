@@ -174,7 +174,7 @@ class Block {
   WarpGate& gate_of(uint32_t mask, Site);
   unsigned lane(const Gate& warp) const { return running_->id - warp.begin; }
 
-  // Cold; each sets error_.
+  // Cold. describe_...() sets error_; overrun() returns its text.
   void describe_hang();
   void describe_two_sites(const Gate&, Site);
   std::string overrun() const;

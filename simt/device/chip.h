@@ -11,8 +11,8 @@ struct Chip {
 
 inline constexpr int shared_bytes_unasked = 48 * 1024;  // without a request, on every chip
 
-// The chip that the environment variable SIMT_ARCH names, by default sm_80. Throws
-// std::runtime_error on an unknown name, and lists the known ones.
+// The chip that the environment variable SIMT_ARCH names, by default sm_80. Throws a
+// std::runtime_error that lists the known names if the name is unknown.
 const Chip& chip();
 
 }  // namespace simt

@@ -25,7 +25,7 @@ inline unsigned seed = 1;
 // once; random: drawn for each copy; as_order: as `order` specifies for copies.
 enum class Delivery { as_order, late, early, random };
 inline Delivery delivery = Delivery::as_order;
-// Whether copies land early; empty: each is drawn.
+// Whether copies land early; empty: drawn for each copy.
 inline std::optional<bool> lands_early() {
   const bool by_order = delivery == Delivery::as_order;
   if (delivery == Delivery::random || (by_order && order == Order::random)) return {};
@@ -40,8 +40,8 @@ struct TensorCores {
 inline TensorCores tensor_cores{0, 0};
 
 // When queued operations run. 0: as late as possible, the last queued first. 1: at the call. Other
-// values: random in between, some seeds with one stream far ahead of the others. Initially the
-// environment variable SIMT_STREAM_SEED, 0 by default.
+// values: random in between, some seeds with one stream far ahead of the others. The environment
+// variable SIMT_STREAM_SEED sets its initial value, 0 by default.
 inline unsigned stream_seed = [] {
   const char* set = std::getenv("SIMT_STREAM_SEED");
   return set ? static_cast<unsigned>(std::strtoul(set, nullptr, 10)) : 0;
@@ -65,13 +65,13 @@ size_t spinning_waits();
 // and inside graphs.
 std::map<std::string, std::set<int>> priorities_run();
 // Bytes that this process has sent to each rank by NCCL: messages, and its share of collectives,
-// which count as rings in rank order.
+// which are counted as if they were rings in rank order.
 std::map<int, uint64_t> nccl_bytes_sent();
 void run_all();  // runs all that is queued; not counted as a synchronisation
 
 // Names of all kernels that ran in this process, as in "layernorm_forward<float, 8>".
 std::set<std::string> kernels_run();
-// The largest block of each: the one with the most shared memory.
+// Each kernel's largest block: the one with the most shared memory.
 struct BlockSize {
   size_t shared_bytes = 0;
   unsigned threads = 0;

@@ -37,13 +37,13 @@ void wait_at_barrier(unsigned id, unsigned threads, Site);
 void wait_for_lanes(uint32_t mask, Site);
 uint32_t ballot(uint32_t mask, bool yes, Site);  // waits; returns the lanes with `yes`
 
-// Waits; returns the value of the lane `argument`: an index in the group of `width` lanes, or an
-// offset up, down or xor from its own.
+// Waits; returns the value of another lane. `argument` is that lane's index in the group of `width`
+// lanes, or its offset up, down or by xor from the calling lane.
 enum class From { index, below, above, exclusive_or };
 uint64_t shuffle(uint32_t mask, uint64_t bits, From, unsigned argument, unsigned width, Site);
 
-// Every lane of a full warp passes its data in a Hand; the last to arrive calls work(lanes) for all
-// of them, which reads and writes lanes(0) ... lanes(31).
+// Every lane of a full warp passes its data in a Hand. The last lane to arrive calls work(lanes)
+// for the whole warp, and work reads and writes lanes(0) ... lanes(31).
 using WarpWork = void (*)(const void* work, void* const* hands);
 void wait_with_hand(void* hand, const void* work, WarpWork, Site);
 

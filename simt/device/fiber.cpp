@@ -21,8 +21,8 @@ void Stacks::make_some() {
     char* const guard = mappings_.back() + i * pitch;
     if (mprotect(guard, guard_bytes, PROT_NONE))
       throw std::system_error(errno, std::generic_category(), "a stack's guard page");
-    // Otherwise the live parts of all stacks would have the same offset in a page and so compete
-    // for the same few lines of the L1 cache.
+    // Without this offset, the live parts of all stacks would lie at the same place in a page and
+    // so compete for the same few lines of the L1 cache.
     const size_t colour = i % 16 * 256;
     all_.push_back({guard + guard_bytes, stack_bytes - colour});
     free_.push_back(all_.back());

@@ -74,7 +74,7 @@ class Stacks {
 }
 
 struct Fiber {
-  void* top = nullptr;  // of its stack, while others run; null: not begun
+  void* top = nullptr;  // its stack pointer, while others run; null: not begun
   Stack stack;
   void* fake_stack = nullptr;  // AddressSanitizer's
 

@@ -25,7 +25,7 @@ inline int __syncthreads_or(int predicate, simt::Site site = simt::Site::current
 inline int __syncthreads_and(int predicate, simt::Site site = simt::Site::current()) {
   return simt::count_in_block(predicate == 0, site) == 0;
 }
-// bar.sync: `threads` threads of the block, or all, wait for each other; their lines may differ.
+// bar.sync: `threads` threads of the block, or all, wait for each other, possibly at other lines.
 inline void __barrier_sync(unsigned id, simt::Site site = simt::Site::current()) {
   simt::wait_at_barrier(id, 0, site);
 }

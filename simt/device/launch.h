@@ -14,11 +14,11 @@ struct Launch {
   size_t shared_bytes;
   std::function<void()> body;                // runs in each thread; owns the kernel's arguments
   const void* function = nullptr;            // the kernel, for its shared memory limit
-  double bytes_read = 0, bytes_written = 0;  // a library's launch: these are counted, not accesses
+  double bytes_read = 0, bytes_written = 0;  // of a library: counted instead of accesses
   // May begin before the kernel ahead of it has ended (griddepcontrol.wait).
   bool dependent = false;
-  // If set: hides or shows that kernel's writes. The first blocks begin with them hidden, one block
-  // after another.
+  // If set: hides or shows the writes of the kernel ahead. The first blocks run one after another,
+  // each beginning with these writes hidden.
   std::function<void(bool visible)> earlier_writes{};
 };
 
@@ -31,8 +31,9 @@ void forget_shared_limits();
 // Throws std::runtime_error if the chip would refuse the launch, as CUDA does at the call.
 void check_limits(const Launch&);
 
-// Runs it on all cores, to its end. Throws std::runtime_error "KERNEL: block (x,y,z): ..." with the
-// mistake, the threads and the source lines. The same launch always fails with the same message.
+// Runs the launch to its end, on all cores. Throws std::runtime_error "KERNEL: block (x,y,z): ..."
+// with the mistake, the threads and the source lines. The same launch always fails with the same
+// message.
 void run(const Launch&);
 
 }  // namespace simt

@@ -1,4 +1,4 @@
-// A block's shared memory: between two redzones, NaN until written.
+// A block's shared memory, which lies between two redzones and is NaN until it is written.
 #pragma once
 #include <cstddef>
 #include <string>

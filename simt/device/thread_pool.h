@@ -21,7 +21,8 @@ class ThreadPool {
 
  private:
   struct Job;
-  // Each has up to 1,024 stacks of two mappings each: together below Linux's limit of 65,530.
+  // A block has up to 1,024 stacks of two mappings each: 24 blocks stay below Linux's limit of
+  // 65,530 mappings.
   static constexpr size_t max_blocks = 24;
 
   ThreadPool();

@@ -4,9 +4,9 @@
 // Nothing intercepts a thread's stores. Once a block has executed an instruction of Hopper's units
 // other than griddepcontrol.wait, shared memory is compared with a copy whenever another thread
 // takes over; bytes that have changed are attributed to the thread that ran. A store of the value
-// that is already there isn't seen. Neither are ordinary loads, which may read NaN until a delivery
-// has been waited for. Bytes written before that instruction have no known writer: any later fence,
-// by any thread, makes them visible.
+// that is already there isn't seen. Ordinary loads aren't seen either; before a wait for a TMA
+// load, they may read NaN. Bytes written before that instruction have no known writer: any later
+// fence, by any thread, makes them visible.
 //
 // Each function is called by the running thread. An error ends the launch, as in simt::fail:
 // "KERNEL: block (0,0,0): thread (3,0,0) WHAT at FILE:LINE:COLUMN".

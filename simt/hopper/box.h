@@ -28,12 +28,13 @@ struct Box {
 
 // TMA's reducing stores: to[i] += from[i] for n elements, rounded to their type.
 void add_elements(CUtensorMapDataType, void* to, const void* from, size_t n);
-// Whether TMA adds such elements.
+// Whether TMA can add elements of this type.
 bool can_add(CUtensorMapDataType);
 
-// The address at which a byte of the box is stored: the swizzle XORs the number of its 16-byte
-// piece in the span with bits of the address from bit 7 on (less `base`), 1 to 3 by the span, so
-// the pattern begins at a multiple of 8 spans. A span of 0 or 16 bytes isn't swizzled.
+// The address at which a byte of the box is stored. The swizzle XORs the number of the byte's
+// 16-byte piece in the span with the address bits from bit 7 on (minus `base`): 1, 2 or 3 bits for
+// a span of 32, 64 or 128 bytes. So the pattern begins at a multiple of 8 spans. A span of 0 or 16
+// bytes isn't swizzled.
 constexpr uintptr_t swizzled(uintptr_t address, unsigned span_bytes, unsigned base = 0) {
   const uintptr_t pieces = span_bytes / 16;  // 0, 1, 2, 4, 8
   return pieces ? address ^ ((((address >> 7) - base) & (pieces - 1)) << 4) : address;

@@ -52,7 +52,7 @@ bool Hopper::advance() {
   return mbarriers.time_out();
 }
 
-// Returns as late as possible: the writes of the kernel ahead show once no thread can run.
+// Returns as late as possible: once no thread can run, the kernel ahead's writes become visible.
 void Hopper::wait_for_earlier_grids(Site site) {
   Block& block = *Block::current();
   Beside* const there = block.beside();

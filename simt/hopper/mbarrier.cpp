@@ -220,8 +220,8 @@ std::string Mbarriers::state(const Mbarrier& m) const {
   return text + " have come";
 }
 
-// Empty if no thread waits for an mbarrier. Otherwise what each thread waits for; threads that wait
-// alike are only counted.
+// Empty if no thread waits for an mbarrier. Otherwise what each thread waits for; further threads
+// with the same wait are only counted.
 std::string Mbarriers::hang() const {
   if (waits_.empty()) return {};
   std::string text;

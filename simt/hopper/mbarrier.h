@@ -25,7 +25,7 @@ class Mbarriers {
   void expect_tx(uint64_t* mbarrier, unsigned bytes, const char* what, Site);
   void arrive(uint64_t* mbarrier, const char* what, Site);
   void wait(uint64_t* mbarrier, unsigned parity, Site);      // until the phase has completed
-  bool try_wait(uint64_t* mbarrier, unsigned parity, Site);  // or no other thread can run
+  bool try_wait(uint64_t* mbarrier, unsigned parity, Site);  // false: no other thread can run
 
   // Makes the thread's inits so far visible to the async proxy.
   void fence(unsigned thread);

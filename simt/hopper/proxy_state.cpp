@@ -171,8 +171,8 @@ void ProxyState::absorb(Bytes b) {
   }
 }
 
-// The number of bytes from `begin` on that have the same writer and time. Elements are compared by
-// memcmp in pieces, each with itself shifted by one element.
+// The number of bytes from `begin` on that have the same writer and time. memcmp compares pieces of
+// both arrays with the same pieces shifted by one element.
 size_t ProxyState::same_store(const Area& area, size_t begin, size_t end) {
   const Writer* writer = &area.writer[begin];
   const uint32_t* time = &area.time[begin];

@@ -17,19 +17,19 @@ namespace simt {
 // chunks, those in which threads have stored before. A store elsewhere is found when another warp
 // runs or the async proxy uses the bytes. If several lanes have run by then, its writer is "a
 // thread of warp 3", and a fence by any lane of that warp counts for it. The chunk is hot from then
-// on. Hot chunks aren't compared either after four turns of the warp's lanes without a store or a
-// fence: what is stored then is also attributed to the warp.
+// on. After four turns of the warp's lanes without a store or a fence, these switches no longer
+// compare hot chunks either: a store from then on is also attributed to the warp.
 class ProxyState {
  public:
   explicit ProxyState(Block& block) : block_(block) {}
 
-  void begin();  // a block's first instruction of this kind
+  void begin();  // at a block's first instruction that needs it
 
-  // Attributes the bytes that have changed since the last call to this thread, which runs.
+  // Attributes to this thread, which runs, the bytes that have changed since the last comparison.
   void note(unsigned thread);
   void note(Bytes, unsigned thread);  // in this range, hot or not
   void hands_over(unsigned thread, unsigned to);
-  // The bytes were written on behalf of this thread; or by a writer that needs no fence.
+  // wrote(): on behalf of this thread. absorb(): the bytes' writer needs no fence.
   void wrote(Bytes, unsigned thread, const char* who, Site);
   void absorb(Bytes);
 
@@ -39,7 +39,7 @@ class ProxyState {
   Hold hold(Bytes, const char* who, Site);
   void release(Hold);
 
-  // TMA will write these bytes; it has written them; a thread has waited for that.
+  // comes(): TMA will write these bytes. has_come(): it has. is_seen(): a thread has waited for it.
   unsigned comes(Bytes, const char* who, Site);
   void has_come(unsigned number);
   void is_seen(unsigned number);

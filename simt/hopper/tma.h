@@ -32,7 +32,7 @@ class Tma {
   void wait(unsigned pending, bool only_reads);
 
   bool completes_on(const uint64_t* mbarrier) const;
-  bool land_one();  // if a load is in flight
+  bool land_one();  // false: no load is in flight
   void drift();     // at a switch of threads: if loads land at random, one may land
   void returns(unsigned thread);
 

@@ -2,10 +2,11 @@
 // instruction on its own; only wgmma.wait_group waits until the other warps have committed, too.
 //
 // Between an instruction and the wait that completes it, hardware may read the operands and write
-// the sums at any time. By simt::delivery, the stand-in does so at once (`early`) or at the wait
-// (`late`), until which the accumulators are signalling NaNs. Either way the operands are held
-// (async_proxy.h) and the registers are checked at the wait. Accumulators receive their sums at the
-// first wait that names them: after a wait that doesn't, a GPU's compiler may use older values.
+// the sums at any time. As simt::delivery specifies, the stand-in does so at once (`early`) or at
+// the wait (`late`), until which the accumulators are signalling NaNs. Either way the operands are
+// held (async_proxy.h) and the registers are checked at the wait. Accumulators receive their sums
+// at the first wait that names them: after a wait that doesn't, a GPU's compiler may use older
+// values.
 #pragma once
 #include <array>
 #include <cstdint>

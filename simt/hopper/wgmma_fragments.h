@@ -39,7 +39,8 @@ class Fragment {
 
   // Remembers the registers' values, which a fence has ordered.
   void remember();
-  // Whether the registers are as remembered: all, or `count` per lane from first_lanes (of lane 0).
+  // Whether the registers have the values of the last remember(): all of them, or `count` per lane,
+  // of which first_lanes is lane 0's first.
   bool is_unchanged() const { return is_unchanged(lanes_[0], count_); }
   bool is_unchanged(const void* first_lanes, unsigned count) const;
 

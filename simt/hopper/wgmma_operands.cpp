@@ -56,8 +56,9 @@ std::array<uint32_t, 2 * wgmma_most_columns> WgmmaOperand::pieces() const {
   std::array<uint32_t, 2 * wgmma_most_columns> at;
   uint32_t* next = at.data();
   if (is_mn_major) {
-    // Eight elements on along MN are the next piece of the row or, after its last piece, LBO away;
-    // eight on along K are SBO away. Without a swizzle, LBO and SBO are exchanged.
+    // The next eight elements along MN are the next piece of the row or, after its last piece, LBO
+    // bytes away; the next eight along K are SBO bytes away. Without a swizzle, LBO and SBO are
+    // exchanged.
     const uint32_t across = plain ? d.stride : d.leading, down = plain ? d.leading : d.stride;
     for (unsigned j = 0; j < size / 8; ++j)
       for (unsigned k = 0; k < wgmma_k; ++k)

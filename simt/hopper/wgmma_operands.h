@@ -33,7 +33,7 @@ struct WgmmaOperand {
   // Shared addresses of its 2 * size pieces: K-major [size / 8][K / 8][8 of MN], MN-major
   // [size / 8][16 of K]. Eight consecutive pieces are read at once.
   std::array<uint32_t, 2 * wgmma_most_columns> pieces() const;
-  // The bytes it reads, merged into few ranges, in whole rows of the swizzle.
+  // The bytes that it reads, in whole rows of the swizzle; adjacent ranges are merged.
   struct Range {
     uint32_t begin, end;
   };
@@ -51,11 +51,12 @@ struct WgmmaOperand {
 void unpack_operand(const WgmmaOperand&, const unsigned char* const* at, bool is_half, float* out,
                     unsigned stride);
 // Converts the 16 rows of A that a warp holds in registers to out[K][stride]: lane i's four pairs
-// are (row i/4, columns i%4*2 and the next), the same 8 rows below, and both again 8 columns on.
+// are (row i/4, columns i%4*2 and the next), the pair 8 rows below, and both pairs 8 columns to the
+// right.
 void unpack_registers(const uint32_t (&a)[32][4], bool is_half, float* out, unsigned stride);
 
-// Shared memory delivers eight pieces of 16 bytes at a time. Returns the turns that this takes
-// beyond the minimum of one, summed over all pieces.
+// Shared memory reads eight pieces of 16 bytes at a time, in one turn if their banks differ.
+// Returns the number of additional turns for all pieces.
 unsigned bank_conflicts(const WgmmaOperand&);
 
 // d[16][n] += a[K][a_stride] * b[K][b_stride], summed as simt::tensor_cores specifies.

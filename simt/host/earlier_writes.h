@@ -1,6 +1,7 @@
-// A kernel's writes, hidden from the dependent kernel behind it until that kernel's
-// griddepcontrol.wait, up to which it may run before the first kernel has ended. The writes stay
-// visible if more than 64 MiB of device memory are allocated, as all of it is copied and compared.
+// A kernel's writes, hidden from the dependent kernel behind it until the dependent kernel's
+// griddepcontrol.wait: on a GPU, the code up to there may run before the first kernel has ended.
+// The writes stay visible if more than 64 MiB of device memory are allocated, as all of it is
+// copied and compared.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -31,7 +31,7 @@ bool joined(const Capture& c) {
   });
 }
 
-// Ends the capture and returns its nodes, since events recorded in it may outlive it.
+// Ends the capture and moves its nodes out of it: events recorded in it may keep it alive.
 std::shared_ptr<Nodes> end(const std::shared_ptr<Capture>& c) {
   c->ended = true;
   for (SimtStream* s : c->streams) {

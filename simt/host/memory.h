@@ -30,7 +30,7 @@ class DeviceMemory {
   bool release(void*);  // false if never allocated, or already released
   void release_all();
   size_t allocated() const { return allocated_; }
-  // Takes bytes without an address from what is left, until release_all(). False if less is left.
+  // Subtracts these bytes from the memory that is left, until release_all(). False if less is left.
   bool take(size_t bytes);
   size_t left() const;  // for allocations
 
@@ -43,10 +43,10 @@ class DeviceMemory {
   // "0x200000000108 is 8 bytes into an allocation of 1024 bytes made by cudaMalloc"
   void describe(uintptr_t address, char* text, size_t size) const;
 
-  // The program's name for an allocation, and the size of its elements, 0 if
-  // that isn't known: "sums", 4.
+  // Sets the program's name for an allocation, "sums", and the size of its elements in bytes, 0 if
+  // that isn't known.
   void label(const void*, const std::string& name, size_t element_bytes);
-  // The place in the program, "my.cu:46", at which cudaMalloc was called.
+  // Sets the place in the program, "my.cu:46", that called cudaMalloc.
   void made_at(const void*, const std::string& place);
   // name(), and if that line made several allocations: "p[3] (allocation 2 of my.cu:46)"
   std::string name_with_place(uintptr_t address) const;

@@ -31,7 +31,7 @@ void execute(Operation& o, Operation* dependent = nullptr) {
   DeviceMemory& memory = device_memory();
   if (work.kind == Kind::host)
     memory.close();
-  else if (work.kind != Kind::copy && work.kind != Kind::set)  // these open what they touch
+  else if (work.kind != Kind::copy && work.kind != Kind::set)  // those two open what they touch
     memory.open();
   running = work.name.c_str();
   runs_here = true;
@@ -113,7 +113,7 @@ unsigned Operations::random() {
   return random_ >> 33;
 }
 
-// Marks all operations that must run before these are done.
+// Marks the targets and all operations that must run before them.
 void Operations::want(const std::vector<OperationPtr>& targets) {
   ++waits_;
   std::vector<Operation*> stack;

@@ -27,7 +27,7 @@ class UnderWay {
   virtual void sleep(const std::vector<UnderWay*>& all) = 0;
 };
 
-// The work of an operation. A graph's node has one, too: each replay makes an operation of it.
+// The work of an operation. A graph's node has one, too: each replay queues an operation with it.
 enum class Kind { kernel, copy, set, host, mark };
 struct Work {
   Kind kind;

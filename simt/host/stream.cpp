@@ -258,7 +258,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 namespace simt {
 namespace {
 
-// Takes memory at the first launch, like lazy loading of modules.
+// Takes memory at the first launch, as lazy loading of modules does.
 void take_modules() {
   if (std::exchange(runtime().has_modules, true)) return;
   if (!device_memory().take(launch_takes))

@@ -62,12 +62,12 @@ cudaError_t call(const char* name, Body body) {
   } catch (const std::bad_alloc&) {
     return report(cudaErrorMemoryAllocation, "");
   }
-  return report(sticky(), "");  // includes operations that ran during the call
+  return report(sticky(), "");  // also for operations that ran during the call
 }
 
 SimtStream& resolve(cudaStream_t);
 SimtEvent& resolve(cudaEvent_t);
-// The operations on which an operation that is queued on the stream now will depend.
+// The operations on which an operation depends if it is queued on the stream now.
 std::vector<OperationPtr> dependencies(const SimtStream&);
 void submit(Lock&, const char* call, SimtStream&, WorkPtr);
 // Queues a kernel, or work that is launched like one. Unless the launch is captured, *number

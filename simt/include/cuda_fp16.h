@@ -1,6 +1,6 @@
-// CUDA's half precision for g++: the part this project uses. Rounds to nearest even and, like
-// CUDA's, returns a single NaN; tests/numerics/conversions_test.cpp compares it bit by bit with the
-// toolkit's.
+// CUDA's half precision for g++: the part this project uses. Rounds to nearest even and, as CUDA
+// does, turns every NaN into the same one; tests/numerics/conversions_test.cpp compares it bit by
+// bit with the toolkit's.
 #pragma once
 #include <bit>
 

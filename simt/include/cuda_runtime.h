@@ -2,7 +2,7 @@
 //
 // A stream is a queue. By default its operations run as late as possible, not at the call, in an
 // order chosen by simt::stream_seed (control.h): code that works only because a GPU happens to be
-// fast gives a wrong result here. Behaviour that CUDA doesn't specify is the caller's worst case:
+// fast gives a wrong result here. Where CUDA specifies nothing, the caller's worst case happens:
 //   - cudaMemcpyAsync reads and writes host memory when it runs, even pageable memory; its
 //     destination on the host holds 0xFF until then;
 //   - new device and pinned memory holds 0xFF: NaN;
@@ -213,7 +213,7 @@ cudaError_t launch(std::string name, std::function<void()> run, cudaStream_t);
 // Refuses arguments that contain a pointer to host memory. (Kernels may read pinned memory.)
 cudaError_t check_words(const void* words, size_t bytes);
 
-// Checks a kernel's argument: all memory is the host's here, and a kernel could read it unnoticed.
+// Checks a kernel's argument: on the stand-in, a kernel could read the host's memory unnoticed.
 template <class T>
 cudaError_t check_argument(T argument) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \

@@ -1,15 +1,15 @@
 // NCCL for g++: the calls that this project makes, between the processes of one machine, through
 // shared memory. A collective is queued on its stream like a kernel; once begun it is in flight
-// while other streams run. It waits forever for stuck peers, as real NCCL may, so the caller must
-// detect them. But if ranks wait for each other, or for a rank whose process has ended, one of them
-// prints a line that describes the waits ("simt: deadlock: ..."), and their processes exit. They
-// also exit with a line if their collectives or messages don't match.
+// while other streams run. A collective waits forever for stuck peers, as real NCCL may, so the
+// caller must detect them. But if ranks wait for each other, or for a rank whose process has ended,
+// one of them prints a line that describes the waits ("simt: deadlock: ..."), and their processes
+// exit. They also exit with a line if their collectives or messages don't match.
 //
 // SIMT_NCCL_FAULT=WHAT:RANK:N plants a fault: in its N-th operation (from 1) that rank kills itself
 // (die), sleeps forever (hang) or for three seconds (slow); N = 0: when it destroys a communicator.
 // SIMT_NVSWITCH=N simulates a machine with an NVSwitch, which sums in order of arrival (NVLS,
-// unless NCCL_NVLS_ENABLE=0): here beginning with rank N % ranks, so that another N acts like
-// another run. With SIMT_NCCL_LINK=MB/s, sending takes time, one operation after another, but no
+// unless NCCL_NVLS_ENABLE=0): sums begin with rank N % ranks, so that another N acts like another
+// run. With SIMT_NCCL_LINK=MB/s, sending takes time, one operation after another, but no
 // processor time; with SIMT_STREAM_SEED=1 (control.h) one can measure how much of this time
 // computation hides. Without SIMT_NCCL_LINK, sending takes no time. With SIMT_NCCL_BYTES=FILE, when
 // a job's first communicator is destroyed, every rank appends the bytes that it has sent

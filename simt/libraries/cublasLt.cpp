@@ -1,7 +1,7 @@
 // Refuses the arguments that cuBLASLt refuses. An algorithm records its product, so that using it
 // for another product, or with less aligned pointers, is an error. The workspace is only poisoned.
-// If a matrix's columns don't begin at multiples of 16 bytes, a 16-bit D is computed as imprecisely
-// as cuBLASLt may: on an H100, it stored the product in D and added the bias to that.
+// If a matrix's columns don't begin at multiples of 16 bytes, a 16-bit D is as imprecise as
+// cuBLASLt's, which on an H100 stored the product in D and added the bias to that.
 #include "simt/include/cublasLt.h"
 
 #include <algorithm>

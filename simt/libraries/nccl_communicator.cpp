@@ -174,7 +174,8 @@ void SimtNcclComm::sum_parts(T* out, size_t n, size_t begin) const {
 template <class T>
 Part SimtNcclComm::all_reduce(const T* send, T* receive, size_t count) {
   say(signature(sizeof(T) == 4 ? "ncclAllReduce<float>" : "ncclAllReduce<double>", count));
-  // In a ring, a rank sends all chunks but one for the sum, and again to distribute the sums.
+  // In a ring, a rank sends all chunks but one to compute the sums, and all but one to distribute
+  // them.
   for (int turn = 1; turn <= 2 && size > 1; ++turn) {
     const auto ranks = static_cast<size_t>(size), kept = static_cast<size_t>((rank + turn) % size);
     count_to_next((count - ((kept + 1) * count / ranks - kept * count / ranks)) * sizeof(T));

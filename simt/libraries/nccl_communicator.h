@@ -80,7 +80,7 @@ struct SimtNcclComm {
   uint64_t operations = 0;
   const simt::nccl::Fault fault;
   bool has_buffers = false;
-  // A reference held by every captured collective.
+  // Each captured collective holds a copy: use_count() - 1 of them are in graphs.
   std::shared_ptr<SimtNcclComm> in_graphs{this, [](SimtNcclComm*) {}};
 
  private:

@@ -167,9 +167,9 @@ std::vector<Wait> Job::waits_of(int rank, uint64_t* version) const {
   return board.version == *version ? waits : std::vector<Wait>{};
 }
 
-// Describes the deadlock if this rank waits forever: if none of the ranks that it waits for can
-// continue, nor any that these wait for, and so on; otherwise empty. The boards' versions are read
-// twice: if none has changed, all boards show the same moment.
+// Describes the deadlock if this rank waits forever, as none of the ranks that it waits for can
+// continue, nor any that these wait for, and so on; otherwise returns "". Reads the boards'
+// versions twice: if none has changed, all boards show the same moment.
 std::string Job::deadlock(bool* one_has_ended) const {
   std::vector<int> ranks{rank_};
   std::vector<uint64_t> versions;

@@ -1,5 +1,5 @@
-// State shared by the processes of a job, which is a communicator made from an ncclUniqueId and all
-// that are split from it: memory, the ranks' waits for each other, and wake-ups.
+// State shared by the processes of a job: memory, the ranks' waits for each other, and wake-ups. A
+// job consists of a communicator made from an ncclUniqueId and all communicators split from it.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -49,7 +49,8 @@ class Job {
 
   int rank() const { return rank_; }
   int next_communicator();
-  // Allocate a communicator's memory; the offset of the first one's is the same in all ranks.
+  // Allocate a communicator's memory and return its offset. first_area(): for the job's first
+  // communicator, with the same offset in all ranks.
   size_t first_area(size_t bytes);
   size_t reserve(size_t bytes);
   Mapping map(size_t offset, size_t bytes) const { return {fd_, offset, bytes}; }

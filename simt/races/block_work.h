@@ -1,5 +1,5 @@
-// Accesses and barriers of the block that ran last, for exercises that require parallel work: their
-// results don't show which threads computed them.
+// Accesses and barriers of the block that ran last, for exercises that require parallel work: an
+// exercise's results don't show which threads computed them.
 #pragma once
 #include <cstddef>
 #include <vector>

@@ -5,11 +5,12 @@
 //   - an atomic or volatile write (a flag) publishes what an earlier fence has made visible, to any
 //     thread that reads the flag by an atomic or volatile access. Between blocks, the fence must be
 //     __threadfence().
-// That blocks run one after another here, and their threads in turns, orders nothing.
+// Here blocks run one after another and their threads in turns, but this orders nothing.
 //
-// A full vector clock per thread would be too large; stored are its differences from what all
-// threads of the block know. A thread's time advances at each event that other threads can observe,
-// and exceeds all times of earlier blocks, so that a stamp alone identifies its block and launch.
+// A full vector clock per thread would be too large, so only its differences from what all threads
+// of the block know are stored. A thread's time advances at each event that other threads can
+// observe, and exceeds all times of earlier blocks, so that a stamp alone identifies its block and
+// launch.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -89,9 +90,9 @@ class Clocks {
   unsigned threads_ = 0;
   Stamp next_ = 1, latest_ = 0, launch_begin_ = 1, block_begin_ = 1, barrier_ = 1;
   std::vector<Stamp> now_;
-  // known_[me * threads_ + thread]: of what `thread` did since the last barrier, `me` knows all
-  // before it. Columns of other warps count only if crossed_. Entries from before the barrier are
-  // smaller than any stamp after it and have no effect.
+  // known_[me * threads_ + thread]: what `thread` did since the last barrier and before this stamp
+  // happens before what `me` does now. Columns of other warps count only if crossed_. Entries from
+  // before the barrier are smaller than any stamp after it and have no effect.
   std::vector<Stamp> known_;
   bool crossed_ = false;
   std::vector<Stamp> blocks_;  // when each block of the launch began

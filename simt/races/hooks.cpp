@@ -18,7 +18,7 @@ namespace simt {
 namespace {
 
 #ifdef SIMT_POISON
-// Whether the bytes may be poisoned, by AddressSanitizer's shadow: one byte for every eight.
+// Whether AddressSanitizer's shadow, one byte for every eight, may mark the bytes as poisoned.
 bool may_be_poisoned(uintptr_t p, size_t bytes) {
   static const uintptr_t offset = [] {
     size_t scale = 0, at = 0;

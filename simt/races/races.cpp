@@ -10,7 +10,8 @@ extern "C" char __data_start, _end;  // the range of the program's static variab
 namespace simt {
 namespace {
 
-// Watching more would take minutes. A count, unlike a time limit, finds the same races in each run.
+// More accesses would take minutes to watch. A limit on their number, unlike one on time, finds the
+// same races in each run.
 size_t most_accesses() {
   static const size_t most = [] {
     const char* set = std::getenv("SIMT_RACES");
@@ -48,7 +49,8 @@ void Races::begin_block(const std::array<unsigned, 3>& index, unsigned threads) 
   clocks_.begin_block(threads);
 }
 
-// Reads of what another thread wrote later are reported as races; the others read unwritten memory.
+// A read of unwritten memory is reported unless its place is in a race: then another thread wrote
+// the bytes later.
 void Races::end_block() {
   pause();
   if (!stopped_) clocks_.end_block();

@@ -4,7 +4,7 @@
 // each access (hooks.cpp); blocks run one after another, so that one shadow serves all blocks.
 //
 // Writes of the same value don't race with each other, nor do atomics. Volatile accesses to global
-// memory don't race with each other and with atomics; in shared memory they count as ordinary ones,
+// memory don't race with each other or with atomics; in shared memory they count as ordinary ones,
 // as code from before __syncwarp() relied on them. Of earlier blocks' reads of a word, two are
 // kept.
 #pragma once
@@ -46,7 +46,7 @@ class Races {
   static Races& instance();
   // Whether a kernel's own code runs on this host thread: checked before each note().
   static bool runs() { return me_ != nobody; }
-  // Whether a launch is queued, with which host accesses to managed memory may race.
+  // Whether a launch is queued: host accesses to managed memory may race with it.
   static bool is_one_queued() { return queued_.load(std::memory_order_relaxed) != 0; }
   static Place place_of(const void* in_program);
   static Place place_of_site(const void* site);

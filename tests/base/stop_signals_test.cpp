@@ -96,7 +96,7 @@ TEST(StopSignals, AreCaughtOnceTheStartIsOver) {
 
 TEST(StopSignals, ChildProgramsHaveTheMaskOfTheStart) {
   Child program([] {
-    const auto mask = [] {  // another program's, as the system shows it
+    const auto mask = [] {  // of another program, as the system shows it
       return run_to_end({"grep", "SigBlk", "/proc/self/status"}, [] { return true; }).output;
     };
     const std::string before = mask();

@@ -29,13 +29,13 @@ TEST(KernelBench, MistakesAreOneLineThatNamesThem) {
   expect("--image-size 64x64", "--image-size 64x64: must be a whole number from 1 to 4096");
   expect("--dtype int8", "--dtype int8: must be one of fp32, fp16, bf16");
   expect("--kernels plane", "--kernels plane: must be one of auto, plain, hopper");
-  expect("--kernels hopper", "--kernels hopper: these are a GPU's kernels; --device cuda");
+  expect("--kernels hopper", "--kernels hopper: these are GPU kernels; --device cuda");
   expect("--device simt", "--device simt: must be one of cpu, cuda");
   expect("--seconds 0", "--seconds 0: must be a number of more than 0");
   expect("--seconds", "--seconds needs a value");
   expect("--json x.json", "--json needs --model: the file has one model's table");
   expect("--model vit_tny --batch 2",
-         "unknown model 'vit_tny' (did you mean vit_tiny?); there are resnet101, resnet152, "
+         "unknown model 'vit_tny' (did you mean vit_tiny?); available: resnet101, resnet152, "
          "resnet18, resnet34, resnet50, resnext50_32x4d, vit_base, vit_large, vit_large_distilled, "
          "vit_small, vit_tiny, vit_tiny_distilled");
   expect("--model vit_tiny --filter nosuch",

@@ -1,4 +1,4 @@
-// bench/roofline: its tables, and its refusal of each malformed file, in one line.
+// bench/roofline writes its tables, and refuses each malformed file in one line.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

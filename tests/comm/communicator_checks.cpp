@@ -63,7 +63,7 @@ struct Peers {
   Communicator& comm;
   Backend& backend;
   std::vector<int> ranks;
-  Stream stream = nullptr;  // its collectives run on this
+  Stream stream = nullptr;  // on which its collectives run
   int own() const { return ranks[size_t(comm.rank())]; }
 };
 

@@ -98,7 +98,7 @@ TEST(Exchange, RefusesAMessageOfAnotherSize) {
         [&] { exchange(peers, data, 1 - peers.rank(), peers.rank() == 0); });
     const std::string expected =
         peers.rank() == 0 ? "no error"
-                          : "rank 0 sent 40 bytes where 44 belong; start all ranks with the same "
+                          : "rank 0 sent 40 bytes instead of 44; start all ranks with the same "
                             "program and options";
     peers.barrier();
     return said == expected ? 0 : 1;

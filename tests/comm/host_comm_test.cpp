@@ -11,7 +11,7 @@
 namespace bv::test {
 namespace {
 
-// Three ranks, each of which expects the same message.
+// Runs three ranks, each of which expects the same message.
 template <class Change>
 void expect_on_every_rank(const std::string& message, Change change) {
   const SharedRegion region = SharedRegion::create(3);

@@ -95,7 +95,7 @@ TEST(Launch, WorkersDieWithTheLauncher) {
   end_of(run, 128 + SIGKILL);
 }
 
-// The same if the launcher is killed while it starts the workers.
+// The workers also die if the launcher is killed while it starts them.
 TEST(Launch, WorkersDieWithALauncherKilledEarly) {
   for (const int delay : {0, 500, 1000, 2000, 4000}) {
     Child run = launcher(3, "sleep");
@@ -183,7 +183,7 @@ TEST(Launch, EndsARunWhoseWorkerDoesntReactToASignal) {
   wait_until_up(run);
   kill(run.pid(), SIGTERM);
   const Ending ending = end_of(run, 128 + SIGTERM);
-  EXPECT_EQ(count(ending.errors, "rank 1 does not react to SIGTERM; the run is ended\n"), 1u)
+  EXPECT_EQ(count(ending.errors, "rank 1 does not react to SIGTERM; ending the run\n"), 1u)
       << ending.errors;
 }
 
@@ -193,8 +193,8 @@ TEST(Launch, EndsARunWhoseWorkerIsStoppedOnItsLastWay) {
   const Ending ending = launcher.wait();
   EXPECT_EQ(ending.code, 1);
   EXPECT_EQ(without_warning(ending.errors),
-            "rank 1 has not ended 10 s after the others did, and shows no sign of life; it is "
-            "killed\n");
+            "rank 1 has not ended 10 s after the others did, and shows no sign of life; "
+            "killing it\n");
 }
 
 TEST(Launch, NoticesAStuckWorker) {
@@ -219,7 +219,7 @@ TEST(Launch, RefusesNoProcesses) {
   EXPECT_THROW(run_launcher({.nproc = 0, .argv = {"x"}}), UserError);
 }
 
-// Runs under another launcher, if that is installed.
+// Runs two workers under another launcher, if it is installed.
 void expect_sum_under(const std::string& tool, const std::string& options) {
   if (std::system(("command -v " + tool + " > /dev/null").c_str()) != 0)
     GTEST_SKIP() << tool << " is not installed";
@@ -241,7 +241,7 @@ TEST(Launch, WorksUnderMpirun) {
   expect_sum_under("mpirun", "-n 2");
 }
 
-// MPICH's launcher, also with a shell between it and the rank.
+// MPICH's launcher, with and without a shell between it and the rank.
 TEST(Launch, WorksUnderHydra) {
   expect_sum_under("mpiexec.hydra", "-n 2");
   if (!testing::Test::IsSkipped())

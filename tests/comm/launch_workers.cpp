@@ -86,7 +86,7 @@ int told(const Words&) {
   return 128 + SIGTERM;
 }
 
-// last_way RANK: that rank is stopped once it has left the run
+// last_way RANK: that rank stops itself (SIGSTOP) once it has left the run
 int last_way(const Words& words) {
   World world = own_world();
   connect_hosts(world, 1 << 16, hang)->barrier();
@@ -94,7 +94,7 @@ int last_way(const Words& words) {
   return 0;
 }
 
-// fail CODE: every rank reports the same mistake
+// fail CODE: every rank reports the same error and exits with CODE
 int fail(const Words& words) {
   fail_worker(own_world(), "the folder is missing", number(words, 1));
 }
@@ -206,8 +206,8 @@ int stop_by_sigterm(const Words&) {
   while (true) sleep(1);
 }
 
-// ends HOW STEP...: in the k-th start rank 1 ends in the k-th STEP, by signal HOW or, if that is
-// negative, with the exit code -HOW; a start without a STEP ends well
+// ends HOW STEP...: in the k-th start rank 1 ends in the k-th STEP, by signal HOW or, if HOW is
+// negative, with the exit code -HOW; in a start without a STEP all ranks exit with code 0
 int ends(const Words& words) {
   const World world = own_world();
   const auto restart = restart_from_environment();

@@ -231,8 +231,8 @@ TEST(Machines, GatherScatterAndSendToAll) {
     });
 }
 
-// Every rank sends more to all ranks, itself included, than any buffer holds, in a group whose
-// ranks are in another order.
+// In a group whose ranks are in a different order, every rank sends more to each rank, itself
+// included, than any buffer holds.
 TEST(Machines, ExchangeAllAtOnce) {
   on_all({2, 2}, [](Machine& m) {
     const int order[] = {3, 1, 0, 2};
@@ -289,7 +289,7 @@ TEST(Machines, ChooseHowToAdd) {
   EXPECT_EQ(choose_all_reduce({}, world, true), AllReduce::flat);
   EXPECT_EQ(error_of([&] { choose_all_reduce(two_level, world, true); }),
             "--all-reduce 2d: the nodes have different numbers of ranks (a ranks 0-1, b rank 2); "
-            "--all-reduce flat works with them");
+            "use --all-reduce flat");
 }
 
 }  // namespace

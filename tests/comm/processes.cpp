@@ -33,7 +33,7 @@ Child::Child(const std::function<int()>& body) {
   if (pid_ < 0) throw std::runtime_error("fork");
   if (pid_ == 0) {
     setpgid(0, 0);
-    // The tests' own parent may ignore these.
+    // The tests' own parent may ignore these signals.
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
     dup2(ends[1], STDERR_FILENO);
     close(ends[0]), close(ends[1]);

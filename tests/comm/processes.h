@@ -15,7 +15,7 @@ inline constexpr double hang = 300;
 double seconds_now();
 void pause_a_millisecond();
 
-// Checks every millisecond whether the condition holds; false: it didn't within `hang` seconds.
+// Checks every millisecond whether the condition holds; false: it never held within `hang` seconds.
 template <class Condition>
 bool wait_until(Condition holds) {
   for (const double start = seconds_now(); !holds();) {
@@ -37,7 +37,7 @@ class Child {
   Child(const Child&) = delete;
   ~Child();
   pid_t pid() const { return pid_; }
-  Ending wait(double limit = hang);  // until it and all that hold its stderr have ended
+  Ending wait(double limit = hang);  // for the child and all processes that hold its stderr
   bool has_ended() const;
   bool anyone_left() const;  // in its group
   std::string errors_until(const std::string& text);
@@ -50,7 +50,7 @@ class Child {
   std::string errors_;
 };
 
-// The one that ends first, of two Childs or two Programs.
+// Waits until one of two Childs, or of two Programs, has ended, and returns it.
 template <class Process>
 Process& first_to_end(Process& one, Process& other) {
   wait_until([&] { return one.has_ended() || other.has_ended(); });
@@ -70,12 +70,12 @@ std::string own_path();
 // The errors without the launcher's warning of too few cores, which depends on the machine.
 std::string without_warning(const std::string& errors);
 
-// As in /proc/PID/stat: T for a stopped process, Z for one that has ended and waits for its parent;
-// 0 without such a process.
+// The state in /proc/PID/stat: T for a stopped process, Z for one that has ended and waits for its
+// parent; 0 if no process has this id.
 char state_of(pid_t);
 std::vector<pid_t> children_of(pid_t);
 
-// Processes that were forked after it was made wait at it until one of them opens it.
+// Processes forked after the gate was made wait at it until one process opens it.
 class Gate {
  public:
   Gate();

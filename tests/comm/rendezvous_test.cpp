@@ -1,5 +1,5 @@
-// Strangers of all kinds, and ranks of other jobs, versions and secrets, connect to the port of the
-// rendezvous. The run must start all the same, or end in time with a line that gives the reason.
+// Strangers of all kinds, and ranks with another job, version or secret, connect to the port of the
+// rendezvous. The run must start nevertheless, or end in time with a line that gives the reason.
 #include "comm/connect/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -190,8 +190,8 @@ TEST(Rendezvous, AProofHoldsForOneGreetingAlone) {
   EXPECT_FALSE(
       equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake_of(world), one)));
   EXPECT_TRUE(equal(proof_of_peer(world, handshake, one), proof_of_peer(world, handshake, one)));
-  // Computed with Python's hmac module: the key is the secret, the message '0', `fixed` and a nonce
-  // of zeros.
+  // Computed with Python's hmac module: the key is the secret; the message is '0', `fixed` and a
+  // nonce of zeros.
   Handshake fixed{.rank = 1, .size = 2};
   fixed.preamble.has_secret = 1;
   const Digest digest = proof_of_rank0(world, fixed, Nonce{});
@@ -228,7 +228,7 @@ TEST(Rendezvous, AnotherVersionIsNamed) {
   Challenge challenge;
   EXPECT_EQ(recv(old.fd(), &challenge, sizeof challenge, MSG_WAITALL), ssize_t(sizeof challenge));
   EXPECT_EQ(challenge.preamble.version, Preamble::our_version);
-  EXPECT_TRUE(has(rank0->wait().errors, "was refused: it is another version of this program"));
+  EXPECT_TRUE(has(rank0->wait().errors, "was refused: it runs another version of this program"));
 }
 
 }  // namespace

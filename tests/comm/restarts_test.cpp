@@ -14,7 +14,7 @@ namespace {
 
 const std::string killed = "rank 1 was killed by SIGKILL (out of memory?)\n";
 
-// A launcher of two workers, of which rank 1 ends as launch_workers.cpp's `ends` says.
+// A launcher of two workers, of which rank 1 ends as specified by `ends` in launch_workers.cpp.
 Child launcher(const std::string& words, int max_restarts) {
   return Child([=] { return launch_workers(2, words, max_restarts); });
 }
@@ -55,7 +55,7 @@ TEST(Restarts, EndARunThatDiesTwiceInTheSameStep) {
       "rank 1: the run has ended in step 4 for the second time, so it is not started again\n";
   expect_end("ends 9 4 4", 9, 128 + SIGKILL,
              "restart 1 of 9 in 1 s; the run ended in step 4: " + killed + killed + again);
-  // A death before the first step between them changes nothing.
+  // A death between the two, before the first step, changes nothing.
   expect_end("ends -3 4 0 4", 9, 3,
              "restart 1 of 9 in 1 s; the run ended in step 4: rank 1 ended with exit code 3\n"
              "restart 2 of 9 in 2 s; the run ended before its first step: rank 1 ended with exit "

@@ -95,7 +95,7 @@ TEST(TcpCommunicator, PartsOfDifferentSizesAreRefused) {
     return 0;
   });
   const Ending first = ranks[0]->wait();
-  EXPECT_TRUE(has(first.errors, "rank 1 sent 2000 bytes where 4000 belong"));
+  EXPECT_TRUE(has(first.errors, "rank 1 sent 2000 bytes instead of 4000"));
   EXPECT_EQ(ranks[1]->wait().errors,
             "rank 1: rank 0 (node 0, machine a) has ended before this one\n");
 }
@@ -125,7 +125,7 @@ TEST(TcpCommunicator, AHostAtWorkHoldsUpNobodysEnd) {
   });
   const std::string line = "rank 2 (node 2, machine c) has died, or its machine can't be reached\n";
   expect_failure(*ranks[1], "rank 1: " + line);
-  EXPECT_FALSE(ranks[0]->has_ended());  // that thread ends it 2 s later
+  EXPECT_FALSE(ranks[0]->has_ended());  // the communicator's thread ends it 2 s later
   expect_failure(*ranks[0], "rank 0: " + line);
 }
 
@@ -158,7 +158,7 @@ TEST(TcpCommunicator, APeerThatDoesntAnswerEndsAll) {
 TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
   Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
     if (peers.rank() == 1) peers.busy(Busy::saving);
-    peers.barrier();  // rank 0 has received it
+    peers.barrier();  // rank 0 has received the report
     if (peers.rank() == 1) usleep(2500000);
     peers.barrier();
     return 0;
@@ -169,7 +169,7 @@ TEST(TcpCommunicator, WhoIsBusyMayLetTheOthersWait) {
 TEST(TcpCommunicator, WhoIsStoppedInASaveIsNoticed) {
   Ranks ranks = start_ranks(2, 1, [](Communicator& peers) {
     if (peers.rank() == 1) peers.busy(Busy::saving);
-    peers.barrier();  // rank 0 has received it
+    peers.barrier();  // rank 0 has received the report
     if (peers.rank() == 1) raise(SIGSTOP);
     peers.barrier();
     return 0;

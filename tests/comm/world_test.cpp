@@ -214,7 +214,7 @@ TEST(Meeting, TurnsAwayWhoDoesntBelong) {
   EXPECT_TRUE(has(other.errors, "rank 0 has another number of processes"));
   auto one = meet(1, 3, "job e ", hang, 1, 3), twin = meet(1, 3, "job e ", hang, 1, 3);
   Child& late = first_to_end(*one, *twin);
-  EXPECT_TRUE(has(late.wait().errors, "there are two processes of rank 1"));
+  EXPECT_TRUE(has(late.wait().errors, "two processes are rank 1"));
   three.push_back(std::move(&late == twin.get() ? one : twin));
   three.push_back(meet(2, 3, "job e ", hang, 1, 3));
   expect_all_end_well(three);

@@ -46,7 +46,7 @@ struct Batch {
     for (int i = count; i-- > 0;) pixels.erase(static_cast<size_t>(i) * 3073, 1);
   }
 
-  // Protocol 2 as Python 2 writes it; of its memo only a file name is read again.
+  // Protocol 2 as Python 2 writes it; only a file name is read back from its memo.
   std::string of_python2() const {
     const std::string dtype = "cnumpy\ndtype\nq\x0b" + text(type) + "K\0K\1\x87R(K\3"s + text("|") +
                               "NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"s;
@@ -59,7 +59,7 @@ struct Batch {
            list_of(labels) + text("data") + array + text("filenames") +
            list_of(text("a.png") + "q\x0dh\x0d") + "u.";
   }
-  // Protocol 4: frames, and a memo with implicit numbers, from which "numpy" is read again.
+  // Protocol 4: frames, and a memo with implicit numbers, from which "numpy" is read back.
   std::string of_python3() const {
     const std::string array =
         unicode("numpy._core.multiarray") + unicode("_reconstruct") + "\x93\x94" +
@@ -157,7 +157,7 @@ TEST(CifarPickle, OfCifar100HasTheFineLabels) {
     expect_same(sets, binary);
     EXPECT_EQ(sets.classes, binary.classes);
   }
-  // Folders with these names are parts with class folders.
+  // If train and test are folders, not files, they are parts with class folders.
   for (const char* name : {"train", "test"})
     for (const char* kind : {"cat", "dog"})
       write_ppm(folder / ("photos/"s + name + "/" + kind + "/1.ppm"), 9, 7, 1);
@@ -184,9 +184,9 @@ class RefusedPickle : public testing::Test {
   TemporaryFolder folder_;
 };
 
-// Python would call these while loading; here the name alone is refused.
+// Python would call these functions while loading; this reader refuses their names.
 TEST_F(RefusedPickle, NamesThatCouldRunSomething) {
-  const std::string end = ", which CIFAR's files don't have; take the file as it is distributed";
+  const std::string end = ", which CIFAR's files don't have; use the file as it is distributed";
   const std::string mark = folder_ / "it-ran", command = text("touch " + mark) + "\x85R.";
   EXPECT_EQ(line("\x80\2cos\nsystem\n" + command), "at byte 2: the name os.system" + end);
   EXPECT_EQ(line("\x80\4" + unicode("posix") + unicode("system") + "\x93" + command),
@@ -218,8 +218,8 @@ TEST_F(RefusedPickle, EveryTruncationAndWhatIsTooMuch) {
     EXPECT_TRUE(is_line(refusal, "truncated: it ends at byte " + std::to_string(size) +
                                      ", within what begins at "));
   }
-  expect(whole + "xx", "has 2 bytes after its end; take the file as it is distributed");
-  expect("\x80\2NN.", "ends with a stack of other than one value");
+  expect(whole + "xx", "has 2 bytes after its end; use the file as it is distributed");
+  expect("\x80\2NN.", "doesn't end with one value on its stack");
   expect("\x80\6N.", "at byte 0: protocol 6");
   expect("\x80\2X\xff\xff\xff\xff", "truncated: it ends at byte 7");
 }
@@ -228,7 +228,7 @@ TEST_F(RefusedPickle, WhatRefersToItself) {
   expect("\x80\2]q\1h\1a.", "at byte 5: a list that is used twice");
   expect("\x80\4}\x94(h\0h\0u."s, "at byte 5: a dict that is used twice");
   expect("\x80\2]q\1(h\1h\1h\1h\1e.", "a list that is used twice");
-  expect("\x80\2h\7.", "at byte 2: a use of what was never stored");
+  expect("\x80\2h\7.", "at byte 2: a reference to a value that was never stored");
   expect("\x80\2q\1.", "at byte 2: an instruction without its operands");
   expect("\x80\2(\x85.", "an instruction without its operands");
   expect("\x80\2t.", "an instruction without its mark");
@@ -248,15 +248,15 @@ TEST_F(RefusedPickle, SizesThatDisagree) {
     expect(changed([](Batch& b) { b.pixels.pop_back(); }, form),
            "an array of 3 x 3072 elements has 9215 bytes");
     expect(changed([](Batch& b) { b.type = "f4"; }, form),
-           "an array of other numbers than uint8, which CIFAR's files don't have");
+           "an array of a type other than uint8, which CIFAR's files don't have");
   }
   expect(changed([](Batch& b) { b.rows = number(9), b.width = number(1024); }),
          "its 'data' isn't an array of N x 3072 bytes; is it a CIFAR-10 file?");
   expect(changed([](Batch& b) { b.rows = b.pixels = b.labels = "", b.rows = number(0); }),
          "its 'data' isn't an array of N x 3072 bytes");
   expect(changed([](Batch& b) { b.rows = "J\xff\xff\xff\xff"; }),
-         "an array's side that isn't a size");
-  expect(changed([](Batch& b) { b.rows = "N"; }), "an array's side that isn't a size");
+         "an array dimension that isn't a size");
+  expect(changed([](Batch& b) { b.rows = "N"; }), "an array dimension that isn't a size");
   expect(changed([](Batch& b) { b.order = "\x88"; }), "an array that isn't stored by rows");
   expect(changed([](Batch& b) { b.labels += number(1); }), "it has 3 images and 4 labels");
   expect(changed([](Batch& b) { b.labels = number(1) + number(10) + number(1); }),
@@ -286,7 +286,7 @@ TEST_F(RefusedPickle, OtherBytes) {
       ++tried;
       refused += error_of<DataError>([&] { open_dataset({.path = folder_.path()}); }) != "no error";
     }
-  EXPECT_GT(refused, tried / 4);  // others are pixels and names
+  EXPECT_GT(refused, tried / 4);  // other changes are in pixels and names
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ TEST(Dataset, ContentsAreSizesTimesAndFirstBytes) {
   EXPECT_EQ(contents_fingerprint(open("synthetic")), 0u);
 }
 
-// Reading something else with an image's name, such as a pipe, might never end.
+// Reading anything but a regular file, such as a pipe with an image's name, might never end.
 TEST(Dataset, TakesRegularFilesAlone) {
   TemporaryFolder folder;
   make_classes(folder.path(), {"x", "y"}, 4);

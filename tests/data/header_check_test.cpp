@@ -55,7 +55,7 @@ TEST(Header, OfEachFormat) {
   EXPECT_EQ(refusal("BM"), "BMP data is cut off");
 }
 
-// Limits of a photo: its file's size, and its decoded size: 134 million pixels, 384 MiB.
+// The largest photo: a file of 1 GiB, and 134 million pixels (384 MiB when decoded).
 TEST(Header, NoMoreThanAGibibyte) {
   TemporaryFolder folder;
   write_text(folder / "huge.ppm", "P6 16384 8192 255 ");

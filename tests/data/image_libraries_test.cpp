@@ -276,7 +276,7 @@ TEST_F(Tiff, GiantsAreRefusedByTheirHeader) {
             "TIFF compressed by method 6; none, CCITT, LZW, JPEG, Deflate and PackBits are read");
 }
 
-// Tiles of a gigabyte for one pixel.
+// An image of one pixel in tiles of a gigabyte.
 TEST_F(Tiff, TilesFarLargerThanTheImageAreRefused) {
   TiffPage page{.width = 1, .height = 1, .samples = {1, 2, 3}};
   page.tile = 16;
@@ -288,7 +288,7 @@ TEST_F(Tiff, TilesFarLargerThanTheImageAreRefused) {
     file.replace(at + 2, 10, std::string("\4\0\1\0\0\0\0\x40\0\0", 10));
   }
   EXPECT_EQ(refusal(file),
-            "damaged or unsupported TIFF (strips or tiles that don't suit its size)");
+            "damaged or unsupported TIFF (strips or tiles that don't match its size)");
 }
 
 TEST(ImageLibraries, WhatABuildLacksIsSaid) {

@@ -147,7 +147,7 @@ TEST(Image, MeetsManifest) {
   EXPECT_EQ(files, 49);
 }
 
-// A file cut off anywhere is detected; no mutation crashes.
+// A file cut off anywhere is detected; no mutation crashes the decoders.
 TEST(Image, CutAndMutatedFiles) {
   if (!fs::exists(edge_cases())) GTEST_SKIP() << "no " << edge_cases();
   for (const char* name : {"jpeg_17x17.jpg", "jpeg_33x33_restarts.jpg", "png_palette4_32.png",
@@ -294,7 +294,7 @@ TEST(Image, RefusesCostlyJpegs) {
   }
 }
 
-// stb_image would write beyond its arrays.
+// Given such tables, stb_image would write beyond its arrays.
 TEST(Image, RefusesHuffmanTablesBeyondTheirBounds) {
   const Bytes good = empty_scans(8, 8, 1);
   const auto table = std::find(good.begin() + 80, good.end(), 0xC4) - good.begin();
@@ -406,7 +406,7 @@ TEST(Image, SizesUpToTheirLimits) {
   EXPECT_TRUE(fits(4097, 4096, 4));
 }
 
-// Address space only, without memory behind it.
+// Reserves address space without allocating memory.
 TEST(Image, RefusesFilesLargerThanAGibibyte) {
   constexpr size_t bytes = (size_t{1} << 30) + 1;
   void* file = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -121,7 +121,7 @@ TEST(Resize, SameSizeIsTheSameImage) {
       EXPECT_EQ(part[y * 9 + x], image.pixels[((y + 1) * 11 + 4) * 3 + x]);
 }
 
-// 4 by 1 halved: a triangle over 4 pixels, weights 1 3 3 1 (cut off at the edges).
+// Halves 4x1 pixels: the triangle spans 4 pixels with weights 1 3 3 1, cut off at the edges.
 TEST(Resize, HalvingByHand) {
   const Image image{
       .height = 1, .width = 4, .pixels = {0, 0, 0, 70, 70, 70, 140, 140, 140, 210, 210, 210}};
@@ -150,7 +150,7 @@ TEST(Augment, RandomResizedCropsAreInsideAndVaried) {
   EXPECT_NEAR(least, 0.08, 0.01);
   EXPECT_GT(most, 0.9);
   EXPECT_GT(corners.size(), 950u);
-  const Box strip = random_resized_crop({1, 2, 3}, 10, 1000);  // no try fits: the centre, 4:3
+  const Box strip = random_resized_crop({1, 2, 3}, 10, 1000);  // no attempt fits: centred, 4:3
   EXPECT_LE(strip.width, 14);
 }
 
@@ -406,7 +406,7 @@ TEST_F(Photos, OutOfMemoryNamesTheFile) {
   };
   options_.skip_bad_images = true;
   EXPECT_EQ(error_of<DataError>([&] { batches(Greedy(), options_, false, 0, 0, 1); }),
-            "huge.jpg: not enough memory to decode it; fewer --workers need less");
+            "huge.jpg: not enough memory to decode it; use fewer --workers");
 }
 
 // Decoding of the current image completes, and no other is started.

@@ -61,7 +61,7 @@ TEST(Mixing, LambdaIsBetaDistributed) {
       lambdas.push_back(m.lambda);
     }
     std::ranges::sort(lambdas);
-    double farthest = 0;  // Kolmogorov-Smirnov distance, at multiples of 1/100
+    double farthest = 0;  // Kolmogorov-Smirnov distance, at every 100th draw
     for (size_t i = 0; i < lambdas.size(); i += 100) {
       if (lambdas[i] > 1 - 1e-5) break;  // floats are too coarse there
       farthest =

@@ -1,5 +1,5 @@
-// Parts of images at the sizes that libjpeg decodes to have the same pixels as the whole at that
-// size, and are close to the whole at full size.
+// A part of an image, decoded at a size that libjpeg supports, has the same pixels as in the whole
+// image at that size, and is close to the same part at full size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -121,7 +121,7 @@ std::vector<uint8_t> resized(const Image& image, const Box& box, int height, int
   return out;
 }
 
-// A photo decoded at each scale and resized, compared with the whole decoded at full size. The
+// Compares a photo decoded at each scale and resized with the photo decoded at full size. The
 // loader asks for scales at which the filter still shrinks by 1.25 or more.
 TEST_F(Views, ScaledDecodingIsNearTheWhole) {
   const std::string file =
@@ -197,8 +197,8 @@ TEST_F(Views, BoxesBeyondThePhotoAreRefused) {
             "its box of 2x1 pixels at 1,0 is not inside the photo's 2x1");
 }
 
-// Rows of batches are the same from parts as from cached whole images, and close to those from
-// whole images at full size.
+// Rows of batches are the same whether made from parts or from cached whole images, and close to
+// rows made from whole images at full size.
 TEST_F(Views, RowsDontDependOnTheCache) {
   TemporaryFolder folder;
   for (int i = 0; i < 8; ++i) {

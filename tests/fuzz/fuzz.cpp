@@ -34,9 +34,9 @@ namespace {
 constexpr uint64_t all_mutants = 20000;
 constexpr unsigned max_seconds = 10;
 
-// The memory that a reader may allocate per byte of its file, besides a fixed amount: small items
-// take more in memory than in a file, most of all as a JSON tree, which is built only from files of
-// bounded size.
+// The memory that a reader may allocate per byte of its file, in addition to a fixed amount: small
+// items take more in memory than in a file, most of all as a JSON tree, which is built only from
+// files of bounded size.
 constexpr size_t fixed_bytes = 64 << 10, tensor_factor = 16, tree_factor = 256;
 
 std::string with_length(const std::string& header, const std::string& data) {
@@ -192,7 +192,7 @@ class Fuzzer {
     });
   }
 
-  // Uses a checkpoint's numbers like a resumed run.
+  // Uses a checkpoint's values as a resumed run does.
   void resume(const Checkpoint& c) {
     require_reachable(c, {.batches = loader_.batches_per_epoch(), .accumulate = 1, .epochs = 1000},
                       "mutant");
@@ -200,7 +200,7 @@ class Fuzzer {
     if (loader_.next().position != 2 * c.batch) throw std::runtime_error("another batch");
   }
 
-  // A valid checksum lets the damage through to the parser.
+  // Writes a valid checksum, so that the damage reaches the parser.
   static void sign(std::string& text) {
     const size_t sealed = std::min(text.rfind(",\n \"crc32c\""), text.size());
     char crc[9];

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Declared here, because not every compiler installs the sanitizers' headers.
+// Declared here, because g++ doesn't install <sanitizer/allocator_interface.h>.
 extern "C" {
 int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, size_t),
                                               void (*on_free)(const volatile void*));

@@ -43,7 +43,7 @@ TEST(CublasLt, IsLoadedByItsFirstCalls) {
   EXPECT_EQ(cublasLtMatmulPreferenceSetAttribute(
                 preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
             CUBLAS_STATUS_SUCCESS);
-  // These would need a GPU or a handle; here they only have to be found.
+  // The next calls would need a GPU or a handle; here their functions only have to be found.
   cublasLtHandle_t handle = nullptr;
   if (cublasLtCreate(&handle) == CUBLAS_STATUS_SUCCESS) {
     EXPECT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);

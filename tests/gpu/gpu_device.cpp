@@ -37,7 +37,7 @@ std::string why_unavailable(KernelSet set) {
 // A failed kernel leaves an error that only a reset clears; otherwise all later tests would fail.
 std::unique_ptr<Kernels> make_kernels(KernelSet set) {
   if (cudaPeekAtLastError() != cudaSuccess) check(cudaDeviceReset(), "cudaDeviceReset");
-  // Few multiprocessors, as the stand-in has: a block then computes several tiles of small shapes.
+  // Few multiprocessors, as on the stand-in: a block computes several tiles even for small shapes.
   if (set == KernelSet::hopper) return make_hopper_kernels(nullptr, 3);
   return make_cuda_kernels(nullptr, set);
 }

@@ -1,7 +1,7 @@
 // Compares the stand-in with CuTe: the address of each byte of a swizzled tile; TMA copies (with
 // CuTe's map and coordinates, the stand-in must fill CuTe's layout of the tile with CuTe's view of
 // the tensor); the operands of convolutions, set up by CUTLASS; and stmatrix, by CuTe's copy
-// traits. All values differ, so a wrong place shows.
+// traits. All values differ, so that a misplaced one is detected.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

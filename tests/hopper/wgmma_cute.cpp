@@ -210,7 +210,7 @@ void compare_product(const Shape16& shape, const StoredTile& a, const StoredTile
                "n " + std::to_string(shape.columns) + ", A " + a.name() + ", B " + b.name());
 }
 
-// The product with A in registers, where CuTe's layout has its elements.
+// The product with A in registers, whose elements are placed by CuTe's layout.
 void compare_registers(Counts& counts, const Shape16& shape, const StoredTile& b,
                        const std::vector<float>& x, const std::vector<float>& y, bool is_half) {
   place(b, 0, y, is_half);

@@ -118,7 +118,7 @@ Problem gelu_backward(DType dtype, RowsShape shape, bool accumulate, bool in_pla
   return p;
 }
 
-// Values where tanh is its argument, where it bends and where it is 1.
+// Values where tanh(x) is about x, where it bends and where it is 1.
 Values tanh_inputs(Problem& p, size_t n) {
   Values x = p.random.normal(n, 0, 1.5);
   const Values special{0, 1e-3, -1e-3, 0.25, -0.5, 5, -8, 9.5, -20, 100, -1e4};

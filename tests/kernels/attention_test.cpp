@@ -92,12 +92,12 @@ Tensor attention_backward(const Values& dout, const Values& qkv, const Values& o
         for (int d = 0; d < s.D; ++d)
           delta += Tracked(dout[at.token(b, q, h, d)]) * Tracked(out[at.token(b, q, h, d)]);
         for (int k = 0; k < s.N; ++k) {
-          // 16-bit kernels compute P by ex2.approx.ftz. If P < 2^-126 it is lost, and with it
-          //   from dV   P keep |dout|
-          //   from dQ, dK   P |dP keep - delta| scale |K|, |Q|, with scale = 1 / sqrt(D)
+          // 16-bit kernels compute P by ex2.approx.ftz, so that P < 2^-126 becomes 0. The loss is
+          //   in dV   P keep |dout|
+          //   in dQ, dK   P |dP keep - delta| scale |K|, |Q|, with scale = 1 / sqrt(D)
           // for every such key or query. dP and delta are sums of D products, so that these factors
-          // turn 2^-126 = 1.2e-38 into 1e-36 and more. Forward doesn't need this: in each of its
-          // rows one P is near 1.
+          // turn 2^-126 = 1.2e-38 into 1e-36 and more. Forward doesn't need this: each of its rows
+          // has a P near 1.
           Tracked p = exp(row[k] - Tracked(lse[at.row(b, h, q)]));
           if (a.dtype != DType::fp32) p = flushed_to_zero(p);
           const Tracked keep = keep_factor(a, b, h, q, k);
@@ -130,7 +130,7 @@ void check_attention(float drop, int queries = 5) {
   const AttentionResult r = attention_forward(qkv, a);
   const Tensor dqkv = attention_backward(dout, qkv, values_of(r.out), values_of(r.lse), a);
   check_gradient("qkv", qkv, dqkv, [&] { return dot(dout, attention_forward(qkv, a).out); });
-  // A key bias shifts all scores of a query alike: its gradient is zero.
+  // A key bias shifts all scores of a query by the same amount, so its gradient is zero.
   for (int i = 0; i < s.H * s.D; ++i) {
     double sum = 0;
     for (int row = 0; row < s.B * s.N; ++row)
@@ -371,7 +371,7 @@ class Special {
   // Outputs as 16-bit words: one per element, two per element of lse.
   using Words = std::vector<uint16_t>;
   std::vector<Words> run(bool back, const std::vector<At>& places) const {
-    // All queries positive.
+    // The scale -1 makes all queries positive.
     Problem problem = (back ? backward : forward)(dtype_, {.shape = shape}, -1);
     for (const At& place : places)
       for (Argument& argument : problem.arguments)

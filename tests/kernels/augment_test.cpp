@@ -1,5 +1,5 @@
 // Operations on training images: the oracle, in integers except for hue, and the cases.
-// tests/data/policy_test.cpp compares with Pillow and torchvision.
+// tests/data/policy_test.cpp compares them with Pillow and torchvision.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {

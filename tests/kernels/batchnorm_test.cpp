@@ -53,7 +53,7 @@ Tracked normalised(const Values& inp, const Tensor& residual, size_t i, Tracked 
   return y;
 }
 
-// Gradients depend on the sign of y, so kernels.h fixes how it is computed: the same here, in fp32.
+// Gradients depend on the sign of y, so kernels.h fixes how to compute it: here likewise, in fp32.
 bool positive(const BatchNormSaved& s, size_t i, size_t c) {
   const float scale = float(s.rstd[c]) * float(s.weight[c]);
   return std::fma(float(s.inp[i]) - float(s.mean[c]), scale, float(s.bias[c])) > 0;
@@ -202,7 +202,7 @@ TEST(Oracle, BatchNormOverPartsIsThatOverAllRows) {
     EXPECT_NEAR(r.running_var[c].value,
                 0.75 * (4 + double(c)) + 0.25 * 8 / 7 * together[3 + c].value, 1e-12);
   }
-  // Evaluation with the same statistics gives the same.
+  // Evaluation with the same statistics gives the same result.
   const Values both = values_of(together), part(all.begin(), all.begin() + 12);
   const Tensor evaluated =
       batchnorm_evaluate(part, {}, {both.begin(), both.begin() + 3}, {both.begin() + 3, both.end()},
@@ -523,7 +523,7 @@ Problem backward(DType dtype, Backward t) {
   const RowsShape s = t.s;
   const oracle::BatchNormSaved v = saved(p, s, t.kind);
   const Values dout = p.data(count(s));
-  // As large as sums over that many rows.
+  // Random numbers as large as sums over that many rows.
   const auto sums_of = [&] {
     return p.data_fp32(2 * size_t(s.C), 0, std::sqrt(double(s.rows) * t.parts));
   };
@@ -607,7 +607,7 @@ KernelCases batchnorm_cases() {
   const auto add_backward = [&](const Backward& t) {
     cases.add("batchnorm_backward" + t.name(), backward, t);
   };
-  // Every path at each size; the options that change it little take turns.
+  // Every path at each size; options that hardly change the path take turns.
   int i = 0;
   const auto add = [&](RowsShape s) {
     for (const bool relu : {false, true})
@@ -647,7 +647,7 @@ KernelCases batchnorm_cases() {
     for (const int C : {1, 3, 8, 17, 64, 100, 512, 2048})
       if (rows * C <= 100000) add({rows, C});
   for (const RowsShape s : {RowsShape{3000, 40}, {30000, 3}}) add(s);
-  // A power of two of rows, so that dividing by them is exact.
+  // The number of rows is a power of two, so that dividing by it is exact.
   for (const RowsShape s : {RowsShape{8, 1}, {16, 5}, {4, 64}, {128, 24}, {2, 520}}) {
     for (const bool relu : {false, true}) {
       for (const bool residual : {false, true}) {
@@ -683,8 +683,8 @@ KernelCases batchnorm_cases() {
 
 [[maybe_unused]] const bool added = add_cases(batchnorm_cases());
 
-// One of the running statistics without the other, a mask without relu, and a residual's norm
-// without a residual.
+// Refused: one of the running statistics without the other, a mask without relu, and a residual's
+// norm without a residual.
 using Op = BatchNormForward;
 [[maybe_unused]] const bool refused = refuses<Op>({
     {"running_var", [](Op& o) { o.norm.running_mean = o.norm.mean, o.norm.running_var = nullptr; }},

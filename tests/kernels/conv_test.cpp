@@ -85,8 +85,8 @@ Values squared(Values values) {
 // A sum of n products, each product and each partial sum rounded to fp32. The order in which a
 // device adds is unknown; the mean over all orders of the sum of the squared partial sums is
 //   (n + 1) (squares / 6 + sum^2 / 3),   squares = the sum of the squared products.
-// A single order may be far from it if the sum is small: hence 1/2 instead of 1/6, its value when
-// the sum is unknown.
+// A single order may be far from this mean if the sum is small: hence 1/2 instead of 1/6, the
+// factor if the sum is unknown.
 Tracked sum_of_products(double sum, double squares, double n, DType dtype) {
   constexpr double r = Tracked::rounding;
   return on_tensor_cores({sum, r * r * (squares + (n + 1) * (squares / 2 + sum * sum / 3))}, n,
@@ -149,8 +149,8 @@ struct Norm {
   bool relu;
 };
 
-// Whether g is dinp and not 0: true if y > 0 or without relu. kernels.h fixes how the sign of y is
-// computed: the same here, in fp32.
+// Whether g is dinp and not 0: true if y > 0 or without relu. kernels.h fixes how to compute the
+// sign of y: here likewise, in fp32.
 bool passes(const Norm& n, size_t i) {
   const size_t c = i % n.mean.size();
   if (!n.relu) return true;
@@ -455,7 +455,7 @@ std::set<Layer> layers_of_models() {
   return layers;
 }
 
-// Small images: the cases are about the channels.
+// Small images, since the cases test the channels.
 ConvShape shape_of(const Layer& layer) {
   const auto [C, K, R, stride, groups] = layer;
   const int H = R == 7 ? 15 : stride == 2 ? 9 : 7;
@@ -605,7 +605,8 @@ KernelCases conv_cases() {
                              {1, 20, 30, 256, 136, 1, 1, 1, 0},
                              {1, 21, 31, 128, 136, 2, 2, 1, 0}})
     add_backward_weight(s, false, false);
-  // Both gradients: on Hopper, the input gradient's launch adds up the last four shapes' parts.
+  // Both gradients. On Hopper, the input gradient's launch adds up the weight gradient's parts in
+  // the last four shapes.
   for (const ConvShape& s : {ConvShape{2, 3, 3, 5, 7, 3, 3, 1, 1},
                              {1, 33, 31, 64, 32, 1, 1, 1, 0},
                              {1, 17, 61, 64, 40, 3, 3, 1, 1},
@@ -654,7 +655,7 @@ KernelCases conv_cases() {
     return list.begin()[random.below(int(list.size()))];
   };
   for (int n = 0; n < 1000; ++n) {
-    // Shapes as tensor cores need them, with one group and with several.
+    // Many of the shapes suit tensor cores, with one group and with several.
     const bool diagonal = n % 5 == 0, eights = n % 2;
     const int groups = diagonal ? one_of({2, 4, 6, 10, 18}) : eights ? 1 : one_of({1, 2, 3, 8});
     const int channels = groups * one_of({4, 8, 16, 32});

@@ -82,7 +82,7 @@ TEST(CpuBackend, EventsOrderTheStreams) {
   begun = true;
   backend->wait(nullptr, event);
   EXPECT_EQ(value, 1);
-  // When a stream's work starts, the work that it waits for is done; later work isn't waited for.
+  // A stream's work starts once the work that it waits for is done; it doesn't wait for later work.
   CpuStream other;
   CpuStream::of(stream)->submit([&] {
     usleep(30000);

@@ -81,7 +81,7 @@ std::vector<Device> cpu_devices() {
   const char* isa = std::getenv("BAREVISION_ISA");
   const Device avx2 = cpu("cpu_avx2", {DType::fp32}, [] { return avx2::make_cpu_kernels(false); });
   if (isa && std::string_view(isa) == "avx2") return {avx2};
-  // On CPUs without bf16, it is emulated.
+  // CPUs without bf16 instructions emulate them.
   Device avx512 = cpu("cpu_avx512", {DType::fp32, DType::bf16}, [] {
     return avx512::make_cpu_kernels(has_bf16() && !std::getenv("BAREVISION_BF16"));
   });

@@ -19,11 +19,11 @@ struct Device {
   std::function<std::shared_ptr<Kernels>()> make_kernels;
   std::function<void*(size_t)> allocate;  // aligned to at least 64 bytes
   std::function<void(void*)> release;
-  // Both return when the copy is done; download waits for kernels that still run.
+  // Both return when the copy is done; download waits for kernels that are still running.
   std::function<void(void* device, const void* host, size_t bytes)> upload;
   std::function<void(void* host, const void* device, size_t bytes)> download;
   bool host_threads = false;  // whether its kernels run on OpenMP's threads
-  bool plain = false;         // its kernels have none of the fast ones' limits
+  bool plain = false;         // its kernels have none of the fast kernels' limits
   std::string chip = {};      // that the stand-in imitates during a run; empty: its default
   // If set, only cases of these operations run: another device tests this device's other kernels.
   std::optional<std::vector<std::string>> operations = {};
@@ -54,7 +54,7 @@ class StandInChip {
 // GoogleTest prints a device by its name.
 inline void PrintTo(const Device& device, std::ostream* stream) { *stream << device.name; }
 
-// The CPU with this machine's best instruction set and, if it has no AVX-512, that as unavailable;
+// The CPU with this machine's best instruction set; without AVX-512, also an unavailable AVX-512;
 // the GPU's kernels on CUDA and on the stand-in, if built. BAREVISION_ISA=avx2 selects only AVX2:
 // oneDNN's limit, ONEDNN_MAX_CPU_ISA, applies to a whole process, so tests/run starts a second one.
 std::vector<Device> devices_to_test();

@@ -1,4 +1,4 @@
-// Class token, distillation token and position embedding; copies of some tokens only.
+// Class token, distillation token and position embedding; copies of selected tokens.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {

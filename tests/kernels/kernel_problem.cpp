@@ -13,7 +13,7 @@ namespace bv::test {
 namespace {
 
 constexpr size_t guard = 256;
-// How many standard deviations an error may be. Tracked assumes the largest error for every
+// The largest allowed error, in standard deviations. Tracked assumes the largest error for every
 // rounding, so correct kernels stay below 3; the rest allows for other orders and approximations.
 constexpr double deviations = 5;
 constexpr double smallest = 1e-37;  // errors below fp32's normal numbers

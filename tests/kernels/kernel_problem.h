@@ -1,5 +1,5 @@
-// One operation on given data with its expected results, independent of any device, and its run on
-// a device. The table of tests consists of these.
+// A Problem: one operation on given data with its expected results, independent of any device.
+// execute() runs it on a device. The kernel tests consist of Problems.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -120,7 +120,7 @@ class Problem {
   std::function<std::string(const DeviceArguments&)> check_together;  // like Argument::check, for
                                                                       // several outputs
 
-  // `_fp32`: the tensor is fp32 whatever the dtype. Its type must represent the values exactly.
+  // `_fp32`: the tensor is fp32 whatever the dtype. Values must be exact in the tensor's type.
   void input(const std::string& name, Shape, const Values&);
   void input_fp32(const std::string& name, Shape, const Values&);
   // `before`: the contents before an operation that works in place.

@@ -62,7 +62,7 @@ class KernelTest : public testing::Test {
     };
   }
 
-  // Every device with two poisons; the CPU also with one thread; the stand-in in all its orders.
+  // Every device runs with two poisons, the CPU also with one thread, the stand-in in all orders.
   std::vector<Run> runs() const {
     const auto nothing = [] {};
     if (device_.host_threads)
@@ -183,8 +183,8 @@ namespace {
 // Error bounds of fp32 moments of n rows with mean m, variance v and a largest deviation d from m:
 // sums of x, or of x minus any row, whose n partial sums grow up to n (|m| + d); sums of squares of
 // x minus any row, up to n (v + d^2); in merging, twice sqrt(v / n) times the rounding of a mean;
-// and the square of the mean's own error. No bound allows for sums of squares of x itself, far from
-// zero.
+// and the square of the mean's own error. The bounds don't cover sums of squares of x itself far
+// from zero.
 Tensor column_moments(const Values& inp, int rows, int C) {
   constexpr double rr = Tracked::rounding * Tracked::rounding;
   const double n = rows, growth = (n + 1) / 3;

@@ -80,7 +80,7 @@ inline bool kept(uint32_t decision, int image, uint32_t layer, float drop, const
   const Philox4 words = philox(p.seed, decision / 4, position, p.epoch, layer);
   return uniform(words.at[decision % 4]) >= drop;
 }
-// Positions of images wrap around.
+// The images' positions wrap around 2^32.
 constexpr StepParams drop_params{.seed = 0xFEDCBA9876543210u, .epoch = 9, .position = 0xFFFFFFFEu};
 // x at (row, c) of rows of C, after dropout in a step of drop_params.
 inline Tracked dropped(Tracked x, const Drop& d, int row, int c, int C) {
@@ -98,8 +98,8 @@ inline double dot(const Values& a, const Tensor& b) {
   return sum;
 }
 
-// Checks `gradient`, the oracle's, against central differences of `loss`, which reads `input`, at
-// up to 60 elements.
+// Checks the oracle's `gradient` against central differences of `loss`, which reads `input`, at up
+// to 119 elements.
 void check_gradient(const char* name, Values& input, const Tensor& gradient,
                     const std::function<double()>& loss);
 

@@ -258,9 +258,9 @@ KernelCases layernorm_cases() {
   return cases;
 }
 
-// ---- with a linear ------------------------------------------------------------------------------
-// sum over k of a(m, k) b(n, k). A device may round it to the dtype before the layer norm reads it:
-// the tolerance allows for that.
+// ---- with a linear layer ------------------------------------------------------------------------
+// sum over k of a(m, k) b(n, k). A device may round the sum to the dtype before the layer norm
+// reads it: the tolerance allows for that.
 Tensor product(int M, int N, int K, DType dtype, auto a, auto b) {
   Tensor sums(size_t(M) * N);
   for (int m = 0; m < M; ++m)

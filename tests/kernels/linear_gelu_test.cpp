@@ -66,7 +66,7 @@ Tensor columns_product(const Values& a, int A, const Values& b, int B, DType dty
 }
 
 // ---- the oracle's gradient --------------------------------------------------------------------
-// The function is gelu(inp + bias) weight^T, its GELU by linear_gelu_forward with a unit matrix.
+// The function is gelu(inp + bias) weight^T; linear_gelu_forward with a unit matrix computes GELU.
 TEST(Oracle, GeluLinear) {
   TestValues random(4);
   const LinearShape s{.M = 3, .N = 4, .K = 5};

@@ -222,7 +222,7 @@ Bytes dweight(const std::string& chip, const LinearShape& s, bool with_bias) {
   return outcome.outputs.at(0);
 }
 
-// The single pass adds in another order than the library, so the bits show which of them ran.
+// The single pass adds in a different order from the library, so the bits show which of them ran.
 TEST_P(LinearOn, WeightGradientsComeFromWhereTheTableSays) {
   const bool in_one_pass = GetParam() != std::string_view("sm_90");
   for (const LinearShape& s : {LinearShape{197, 576, 192}, {197, 192, 192}, {197, 192, 768}})

@@ -345,7 +345,7 @@ bool refuses_odd_pairs() {
     refuses_odd_pairs<CrossEntropyBackward>() &&
     refuses<GradientTail>({{"loss", [](GradientTail& o) { o.loss = o.loss ? nullptr : o.tail; }}});
 
-// Labels in a GPU's memory can't be refused: they yield NaN, which ends the run.
+// Invalid labels in a GPU's memory can't be refused: they yield NaN, which ends the run.
 class InvalidLabels : public testing::TestWithParam<Device> {};
 
 TEST_P(InvalidLabels, YieldNaN) {

@@ -309,7 +309,7 @@ Problem update(DType dtype, UpdateOptions o) {
 
 // ---- cases: loss scale --------------------------------------------------------------------------
 // A sequence of gradients, each with or without overflow, and the expected state after the last,
-// given here as a constant: it checks the oracle's next_state(), too.
+// given as a constant, which also checks the oracle's next_state().
 struct ScalingCase {
   const char* name;
   LossScaling scaling;

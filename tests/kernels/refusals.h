@@ -93,7 +93,7 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
   if constexpr (requires { op.dtype; } && !every_device_has_its_dtypes<Op>)
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16})
       if (std::find(device.dtypes.begin(), device.dtypes.end(), dtype) == device.dtypes.end())
-        // In 16 bits more workspace may be needed, and its lack reported first.
+        // In 16 bits, more workspace may be needed, and missing workspace may be reported first.
         op.dtype = dtype, must_refuse(device.dtypes.size() > 1 ? "" : "dtype");
   for (const Refusal<Op>& refusal : refusals<Op>()) {
     const auto elsewhere = device.host_threads ? Refusal<Op>::gpu : Refusal<Op>::cpu;
@@ -101,7 +101,7 @@ std::vector<std::string> accepted_mistakes(Kernels& kernels, const Device& devic
     if (refusal.where != elsewhere && !limit_of_fast_ones)
       refusal.spoil(op), must_refuse(refusal.named);
   }
-  // Every pointer that the operation holds is described. Padding may hold an old pointer.
+  // Every pointer that the operation holds must be described. Padding may hold an old pointer.
   __builtin_clear_padding(&op);
   for (size_t at = 0; at + sizeof(void*) <= sizeof op; at += sizeof(void*)) {
     const void* held;

@@ -1,4 +1,4 @@
-// SumParts: a sum in fp32 in the order that kernels.h defines, so that all devices give these bits.
+// SumParts: an fp32 sum in the order that kernels.h defines, so that all devices agree bit for bit.
 #include "tests/kernels/kernel_test.h"
 
 namespace bv::test {
@@ -33,7 +33,8 @@ Problem sum_parts(DType dtype, const SumCase& c) {
     }
     out.push_back(sum * c.factor);
   }
-  p.exact = true;  // set only now, so that the data are random; the order of the sum is fixed
+  // The sum has one order, so the results are equal. Set only now, or the data would be integers.
+  p.exact = true;
   const SumParts op{.count = count,
                     .stride = stride,
                     .factor = c.factor,

@@ -118,7 +118,7 @@ TEST_F(View, CountsOfLinesAddUpToTheKernels) {
   const auto counter = [&](size_t kernel, const char* name) {
     return version["kernels"][kernel]["counters"][name].get<int>();
   };
-  // The counts that tests/counters/counters_test.cu expects, too.
+  // tests/counters/counters_test.cu expects the same counts.
   EXPECT_EQ(counter(0, "load sectors"), 32);
   EXPECT_EQ(counter(0, "store sectors"), 4);
   EXPECT_EQ(counter(1, "load sectors"), 9 * 5);
@@ -307,7 +307,7 @@ TEST_F(View, ColoursByCostAndShowsTheWorstAccessOfALine) {
                   "sectors per request31.9 / 4|distinct sectors, once per launch2,056"));
 }
 
-// All arrays of the run are allocated in one line, as p.
+// The run allocates all its arrays in one line, under the name p.
 TEST_F(View, NamesMemoryByTheKernelsParameters) {
   const Json facts = facts_of(faults());
   std::map<std::string, std::set<std::string>> names;

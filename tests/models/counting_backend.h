@@ -9,7 +9,7 @@
 
 namespace bv::test {
 
-// Counts the bytes that are allocated; all else is done by the cpu backend.
+// Counts the bytes that are allocated; forwards every call to the cpu backend.
 class CountingBackend : public Backend {
  public:
   std::unique_ptr<Backend> real = make_cpu_backend(2, false);

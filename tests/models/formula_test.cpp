@@ -1,5 +1,5 @@
-// The formula of the golden files gives the same values here as in Python, and the comparer of
-// summaries refuses wrong values.
+// The formula of the golden files gives the same values here as in Python, and the comparison of
+// summaries detects wrong values.
 #include "tests/golden/formula.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// A ViT's step in 16 bits on the stand-in, as different chips. They choose different kernels for
-// the weight gradients of linear layers. Their gradients agree with each other to the rounding of
-// fp32, and with PyTorch's float64 to that of bf16.
+// Forward and backward of a ViT in bf16 on the stand-in for two chips, on which different kernels
+// compute the weight gradients of linear layers. The gradients of both chips agree within the
+// rounding of fp32, and with PyTorch's float64 within that of bf16.
 #ifdef BAREVISION_SIMT
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ TEST(GoldenChips, GradientsInBf16AreTheSameButForTheOrderOfSums) {
   const Model model = read_model("vit_tiny_32");
   const Gradients before = gradients_on("sm_80", model), after = gradients_on("sm_90", model);
   ASSERT_EQ(before.size(), after.size());
-  constexpr double bf16 = .05;  // roundings of 12 blocks: twice the error found here
+  constexpr double bf16 = .05;  // twice the error measured for the roundings of 12 blocks
   int others = 0;
   for (const auto& [name, gradient] : after) {
     const Summary want = model.gradients.at(name).summary;
@@ -41,7 +41,7 @@ TEST(GoldenChips, GradientsInBf16AreTheSameButForTheOrderOfSums) {
       ASSERT_NEAR(gradient.data[i], twin[i], 1e-5 * want.max) << name << " " << i;
     others += gradient.data != twin;
   }
-  // The gradients of each block's four weights differ, and some of its biases'.
+  // The gradients of the four weights of each block differ, and those of some biases.
   EXPECT_GE(others, 4 * 12);
 }
 

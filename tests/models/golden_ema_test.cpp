@@ -1,4 +1,4 @@
-// The moving average of the weights over 50 updates against timm's ModelEmaV3, computed there in
+// Compares the moving average of the weights over 50 updates with that of timm's ModelEmaV3 in
 // float64 (tests/golden/training/make_ema.py).
 #include <gtest/gtest.h>
 

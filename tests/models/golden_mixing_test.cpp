@@ -1,5 +1,5 @@
-// Mixed images and their loss on every device against timm's Mixup and SoftTargetCrossEntropy
-// (tests/golden/training/make_mixing.py).
+// Compares mixed images and their loss, on every device, with timm's Mixup and
+// SoftTargetCrossEntropy (tests/golden/training/make_mixing.py).
 #include "tests/models/golden_mixing.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Updates against torch.optim, computed there in float64 (tests/golden/make_golden.py): three steps
+// Compares updates with those of torch.optim in float64 (tests/golden/make_golden.py): three steps
 // with given gradients, with and without clipping.
 #include <gtest/gtest.h>
 

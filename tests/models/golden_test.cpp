@@ -1,4 +1,4 @@
-// Whole models against PyTorch with timm and torchvision, computed there in float64
+// Compares whole models with timm's and torchvision's, computed by PyTorch in float64
 // (tests/golden/make_golden.py): logits, loss and the gradient of every parameter; running
 // statistics and evaluation with them. If build/peers exists (make peers), also exchanges weights
 // files with timm and torchvision in both directions.
@@ -102,7 +102,7 @@ TEST_P(Golden, LogitsLossAndGradients) {
   }
 }
 
-// Evaluation without dropout: the mean of both heads.
+// Evaluation runs without dropout; its logits are the mean of both heads.
 using GoldenEvaluation = Golden;
 TEST_P(GoldenEvaluation, Logits) {
   run_->evaluate();

@@ -141,7 +141,7 @@ TEST(Plan, AnMlpsSecondLayerFusesTheGelusBackward) {
     const auto at = static_cast<int>(&first - graph.nodes().data());
     EXPECT_TRUE(graph.fused(at + 1));
     EXPECT_EQ(&graph.backward(at, {at, count}), &second.fused_previous);
-    // With the layer norm before it.
+    // If the slice includes the layer norm before the MLP, more is fused.
     EXPECT_EQ(&graph.backward(at, {0, count}), &second.fused_middle);
     EXPECT_EQ(&graph.backward(at - 1, {0, count}), &first.fused_previous);
     EXPECT_EQ(&graph.backward(at - 1, {0, at}), &node_of(graph, "blocks.0.norm2").backward);
@@ -163,7 +163,8 @@ TEST(Plan, LinearsComputeTheBackwardOfTheLayerNormsThatTheyRead) {
   EXPECT_EQ(linears({.drop_rate = .1f}), block);
 }
 
-// A block's first layer norm doesn't if blocks are recomputed: the linear is in another block.
+// If blocks are recomputed, a block's first layer norm is an exception: the linear layer is in the
+// previous block.
 TEST(Plan, LayerNormsComputeTheForwardOfTheLinearsThatTheyAdd) {
   const Graph graph = small_vit(2);
   const int count = node_count(graph);
@@ -204,8 +205,8 @@ TEST(Plan, ALinearsGeluStoresItsInputForABackwardAlone) {
   EXPECT_EQ(kind(Passes::forward, "blocks.0.mlp.fc1 gelu"), Layout::Place::scratch);
 }
 
-// The fused backward of the next block's first node needs the input of the block's last batch norm,
-// so the block must be recomputed before it.
+// The fused backward of a block's first node needs the input of the previous block's last batch
+// norm, so the previous block must be recomputed before that backward.
 TEST(Plan, RecomputedBlocksThatEndInABatchNormRunBeforeItsReader) {
   const auto backend = make_cpu_backend(1, false);
   const Graph graph = small_resnet(square_input(2, 32, 1), DType::fp32, small_classes);

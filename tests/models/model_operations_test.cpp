@@ -1,6 +1,6 @@
 // Runs every operation of the models once on every device: it must accept their shapes, and its
-// results on usual numbers must be finite. KernelTable checks that they are right. `make resources`
-// gets the block sizes of each kernel from here.
+// results for ordinary inputs must be finite. KernelTable checks that they are right. `make
+// resources` gets the block sizes of each kernel from here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<ModelRun> model_runs() {
                                                 "0.1", "--attn-drop-rate", "0.1",
                                                 "--drop-path-rate", "0.1", "--layer-decay", "0.7",
                                                 "--ema", "0.9", "--representation-size", "192"}};
-  // Their operations are those of vit_large and vit_tiny_distilled, of resnet34, of resnet50.
+  // All operations of these also occur in vit_large and vit_tiny_distilled, resnet34 or resnet50.
   const std::set<std::string> covered{"vit_large_distilled", "resnet18", "resnet101", "resnet152"};
   for (const std::string& model : known_models())
     if (!covered.contains(model))

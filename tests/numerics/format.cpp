@@ -9,8 +9,8 @@
 namespace bv::test {
 namespace {
 
-// std::ldexp and std::ilogb for exponents of double's normal numbers; inline, since every element
-// of every test is converted here.
+// std::ldexp and std::ilogb for the exponents of normal doubles; short enough to be inlined, since
+// every element of every test is converted here.
 double scaled(double v, int exponent) {
   return v * std::bit_cast<double>(uint64_t(1023 + exponent) << 52);
 }

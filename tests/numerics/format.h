@@ -17,7 +17,7 @@ double half_ulp(double v, DType);
 
 std::vector<std::byte> encode(const std::vector<double>&, DType);
 std::vector<double> decode(const std::vector<std::byte>&, DType);
-// Whether none of them is infinite or NaN, without decoding them.
+// Whether no element is infinite or NaN, tested without decoding.
 bool all_finite(const std::vector<std::byte>&, DType);
 
 }  // namespace bv::test

@@ -54,7 +54,7 @@ TEST(KernelProblem, FindsAnUnwrittenOutput) {
 TEST(KernelProblem, FindsWritesOutside) {
   expect_found([](float* out, const float*, DeviceArguments&) { out[6] = 0; }, "wrote after out");
   expect_found([](float* out, const float*, DeviceArguments&) { out[-1] = 0; }, "wrote before out");
-  // Adding to a NaN leaves a NaN, so a sentinel of NaN would miss it.
+  // Adding to a NaN leaves a NaN, so a sentinel of NaN would miss the write.
   expect_found([](float* out, const float*, DeviceArguments&) { out[6] += 0.125f; },
                "wrote after out", 0x40);
   expect_found(

@@ -1,7 +1,7 @@
 // A number in double precision that also tracks how far a correct fp32 computation may be from it:
 // the variance of the error from rounding every intermediate result to fp32 (each rounding an
 // independent error of 2^-24 relative). Tolerances therefore follow from the operation and its
-// data, and grow with the square root of a sum's length, not by guesswork. If a 16-bit kernel
+// data, not from guesswork, and grow with the square root of a sum's length. If a 16-bit kernel
 // stores an intermediate result in 16 bits, in_16_bits() adds that rounding.
 #pragma once
 #include <algorithm>
@@ -70,8 +70,8 @@ inline Tracked flushed_to_zero(Tracked a) {
   return a;
 }
 // Adds an error that is uniform up to half an ulp, at the scale where that is largest: a kernel may
-// scale before or after rounding. fp16's subnormal numbers have the spacing of a scale of 1. In
-// fp32, returns the number itself.
+// scale before or after rounding. For subnormal numbers, the scale is assumed to be 1. In fp32,
+// returns the number itself.
 inline Tracked in_16_bits(Tracked a, DType dtype) {
   if (dtype == DType::fp32) return a;
   const double r = std::max(half_ulp(1, dtype) * std::fabs(a.value), half_ulp(0, dtype));

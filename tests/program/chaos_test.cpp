@@ -171,7 +171,7 @@ class Chaos : public ShallowProgramTest {
   std::mt19937 random_;
   std::map<int, std::string> references_;
   std::vector<double> losses_;
-  double undisturbed_ = 6;  // seconds that the last such run took
+  double undisturbed_ = 6;  // seconds that the last undisturbed run took
 };
 
 TEST_F(Chaos, KilledAndResumedOnTheSameProcesses) {
@@ -194,7 +194,7 @@ TEST_F(Chaos, KilledAndResumedOnOthers) {
   });
 }
 
-// One process per stage: for any number of stages, the bits are those of one process.
+// Runs one process per stage: for any number of stages, the bits are those of one process.
 TEST_F(Chaos, StagesKilledAndResumedAsOthers) {
   more_ = "--micro-batches 2 ";
   reference(1);
@@ -289,9 +289,9 @@ TEST_F(Chaos, KilledInASaveOrAnEvaluation) {
   });
 }
 
-// Any stage at any time: the run ends soon, names the stage, and after --resume reaches the bits of
-// one undisturbed process. `make test` kills and stops stages at one moment only
-// (pipeline_program_test.cpp).
+// Any stage is killed or stopped at any time: the run ends soon, names the stage and, resumed,
+// reaches the bits of one undisturbed process. `make test` kills and stops stages at one moment
+// only (pipeline_program_test.cpp).
 TEST_F(Chaos, StagesKilledOrStopped) {
   if (number("BAREVISION_CHAOS_SECONDS", 0) == 0) GTEST_SKIP() << "in make chaos";
   for (const std::string device : {"cpu", "simt"}) {

@@ -100,7 +100,7 @@ TEST_F(DataCommands, SplitRefuses) {
   expect_refused("data split cifar out", "cifar: CIFAR's files have a validation set of their own");
 }
 
-// Limits file sizes, like a full disk.
+// A limit on file sizes acts like a full disk.
 TEST_F(DataCommands, SplitLeavesNothingHalfWritten) {
   make_class_folders(in("photos"), 2, 4);
   const Finished end = run_program(folder_.path(), "data split photos out", {.file_size = 1000});
@@ -115,7 +115,7 @@ TEST_F(DataCommands, StatsArePrintedAsOptions) {
   write_text(in("photos/b/1.ppm"), "P6 1 2 255 " + std::string("\xFF\0\x33\xFF\0\x33", 6));
   const Finished text = go("data stats photos");
   EXPECT_EQ(text.output,
-            "photos: 2 images, 4 pixels, whole as decoded\n"
+            "photos: 2 images, 4 pixels, neither cropped nor resized\n"
             "of each image, averaged (deviation as torch.std):\n"
             "  --mean 0.75,0,0.2 --std 0.3535534,0,0\n"
             "of all pixels:\n  --mean 0.75,0,0.2 --std 0.4330127,0,0\n");

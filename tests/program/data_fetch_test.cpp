@@ -117,7 +117,7 @@ TEST_F(DataFetch, SaysWhatTheServerSays) {
   expect_failed(run(words(missing)), "resumes from the 6 bytes in set.download", {"set.download"});
 }
 
-// Limits file sizes, like a full disk, in the middle of curl's writing.
+// A limit on file sizes stops curl in the middle of the download, as a full disk does.
 TEST_F(DataFetch, KeepsWhatThereWasRoomFor) {
   const HttpServer server(archive_, {{}});
   expect_failed(run_program(folder_.path(), words(server), {.file_size = 1000}),
@@ -183,7 +183,7 @@ TEST_F(DataFetch, OfMistakes) {
     return end.errors;
   };
   EXPECT_EQ(error("data fetch cifar-10"),
-            "data fetch: no set 'cifar-10' is known; there are cifar10, cifar100, flowers, "
+            "data fetch: unknown data set 'cifar-10'; available: cifar10, cifar100, flowers, "
             "seedlings (did you mean cifar10?)\n");
   EXPECT_TRUE(has(error("data fetch"), "data fetch needs cifar10|cifar100|flowers|seedlings"));
   EXPECT_EQ(error("data fetch flowers --sha256 12"),

@@ -216,7 +216,7 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("eval run --data others",
                  "others: its classes (class0, daisy) are not those of " + weights +
                      " (class0, class1, class2, class3, class4, ...); --classes FILE says what "
-                     "the data calls the weights' classes, one a line in their order");
+                     "the data calls the weights' classes, one per line in their order");
   expect_refused("eval " + bare + "--data photos",
                  "bare.safetensors: doesn't name its classes; --classes FILE does");
   expect_refused("predict " + bare + "photos", "bare.safetensors: doesn't name its classes");
@@ -225,10 +225,9 @@ TEST_F(Evaluation, BadInputIsOneLine) {
                  "of vit_tiny");
   expect_refused("eval " + bare + "--classes two.txt --data photos",
                  "--classes two.txt: 2 classes, the weights have 6 outputs");
-  expect_refused(
-      "eval " + bare + "--classes twice.txt --data photos",
-      "twice.txt: line 6 names the class 'e' twice, line 5 does already; give it another "
-      "name");
+  expect_refused("eval " + bare + "--classes twice.txt --data photos",
+                 "twice.txt: line 6 names the class 'e', as does line 5; give it another "
+                 "name");
   expect_refused("eval " + bare + "--classes 7 --data photos",
                  "--classes 7: 7 classes, the weights have 6 outputs");
   expect_refused("eval run --model resnet34", weights + ": weights of vit_tiny, not of resnet34");
@@ -244,13 +243,12 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("eval run --confusion photos", "--confusion photos is not a file; name another");
   expect_refused("eval run --confusion /dev/full", "--confusion /dev/full is not a file");
   expect_refused("eval run --confusion no/c.csv", "--confusion no/c.csv: there is no folder no");
-  expect_refused("eval run --data synthetic", "--data synthetic: random pixels show nothing");
+  expect_refused("eval run --data synthetic", "--data synthetic: random pixels say nothing");
   expect_refused("eval", "eval needs RUN|WEIGHTS; ./launcher eval --help lists all");
   expect_refused("predict run", "predict needs FILES|FOLDERS");
   expect_refused("predict run photos --topk 0", "--topk 0: must be at least 1");
   expect_refused("predict run nowhere", "nowhere: no such file or folder");
-  expect_refused("predict run empty nowhere",
-                 "empty: no pictures in this folder (and 1 more such)");
+  expect_refused("predict run empty nowhere", "empty: no pictures in this folder (and 1 more)");
   expect_refused("predict run photos --lr 3", "--lr is not an option of predict");
   // Weights of a model of another size.
   const std::string model = in("models/vit_tiny.json");

@@ -1,7 +1,7 @@
-// A shim for LD_PRELOAD: in rank 0's process, call number FILE_FAULT_AT (from 1) of those that
-// change files fails with the errno FILE_FAULT or, if that is 0, kills the process with SIGKILL. If
-// FILE_FAULT_COUNT names a file, the number of calls is written there when the process exits
-// normally.
+// A shim for LD_PRELOAD. In rank 0's process it numbers the calls that change files from 1: call
+// FILE_FAULT_AT fails with the errno FILE_FAULT or, if FILE_FAULT is 0, kills the process with
+// SIGKILL. If FILE_FAULT_COUNT names a file, the number of calls is written there when the process
+// exits normally.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>

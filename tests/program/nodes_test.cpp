@@ -284,8 +284,8 @@ TEST_F(ProgramOnNodesMeets, NamesTheNodeThatDoesntCome) {
   const Started first = start(0, port, "-n 2 " + words_ + "--out run");
   const Started second = start(1, free_port() + 1, "-n 2 " + words_);
   expect_refusal(*first,
-                 "node 1 (ranks 2-3) has not come within 2 s (--timeout); start ./launcher");
-  expect_refusal(*second, "node 0 (rank 0) has not come to 127.0.0.1:");
+                 "node 1 (ranks 2-3) has not connected within 2 s (--timeout); start ./launcher");
+  expect_refusal(*second, "node 0 (rank 0) did not answer at 127.0.0.1:");
   EXPECT_FALSE(std::filesystem::exists(in("run")));
 }
 
@@ -324,13 +324,13 @@ TEST_F(ProgramOnNodesMeets, NamesTwoNodesOfOneRank) {
   Program first(folder_.path(), three + "0 --out run"), one(folder_.path(), three + "1"),
       twin(folder_.path(), three + "1");
   Program& late = first_to_end(one, twin);
-  expect_refusal(late, "another launcher has come with --node-rank 1 before this one (");
+  expect_refusal(late, "another launcher has connected with --node-rank 1 before this one (");
   expect_refusal(
       first,
-      "node 2 (rank 2) has not come within 5 s (--timeout); a process that connected was "
+      "node 2 (rank 2) has not connected within 5 s (--timeout); a process that connected was "
       "refused: node 1 (" +
-          name_of_machine() + ") came twice");
-  expect_refusal(&late == &one ? twin : one, "node 2 (rank 2) has not come within 5 s");
+          name_of_machine() + ") connected twice");
+  expect_refusal(&late == &one ? twin : one, "node 2 (rank 2) has not connected within 5 s");
 }
 
 TEST_F(ProgramOnNodesMeets, NamesNodesOfDifferentShape) {
@@ -377,10 +377,10 @@ TEST_F(ProgramOnNodesMeets, NamesNodesOfOtherRestarts) {
                  ", where another job's processes meet, or this one's without --max-restarts or "
                  "--nnodes MIN:MAX; start",
                  true);
-  expect_refusal(*without, "node 0 (rank 0) has not come to 127.0.0.1:");
+  expect_refusal(*without, "node 0 (rank 0) did not answer at 127.0.0.1:");
   expect_refusal(*none,
-                 node1.substr(0, 6) + " (rank 1) has not come within 2 s (--timeout); start");
-  expect_refusal(*with, node1.substr(0, 6) + " (rank 1) has not come within 6 s (three times",
+                 node1.substr(0, 6) + " (rank 1) has not connected within 2 s (--timeout); start");
+  expect_refusal(*with, node1.substr(0, 6) + " (rank 1) has not connected within 6 s (three times",
                  true);
 }
 
@@ -389,7 +389,7 @@ TEST_F(ProgramOnNodesMeets, ChecksItsOptions) {
   expect_line(run("--nnodes 2 " + words).errors,
               "--nnodes 2 needs --master-addr HOST, the machine of --node-rank 0");
   expect_line(run("--nnodes 2 --node-rank 2 " + words).errors,
-              "--node-rank 2: of --nnodes 2 the last is 1");
+              "--node-rank 2: the last of --nnodes 2 is 1");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The whole program with a model cut into stages: the files equal those of one process for any
-// number of stages, also if a resume changes it; and a run ends if one of its stages dies.
+// number of stages, even if a resume changes it; and a run ends if one of its stages dies.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -73,7 +73,7 @@ TEST_F(ProgramPipeline, StagesComeAndGoOnTheWay) {
   expect_same_files("whole", "run");
 }
 
-// Replicas add their gradients in another order than one process.
+// Replicas add their gradients in a different order from one process.
 TEST_F(ProgramPipeline, ReplicasOfStagesAreNear) {
   change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4");
   const std::string words =

@@ -44,7 +44,7 @@ class Program {
   // Waits until the file contains `text`; false if the program has ended before.
   bool wait_for(const std::string& path, const std::string& text) const;
   bool anyone_left() const { return child_.anyone_left(); }
-  // Waits until its errors contain `text`, and returns them so far.
+  // Waits until the program's errors contain `text`; returns the errors so far.
   std::string errors_until(const std::string& text) { return child_.errors_until(text); }
 
  private:

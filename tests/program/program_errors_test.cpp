@@ -58,7 +58,7 @@ class ProgramErrors : public ProgramTest {
 
 const std::string of_the_cpu =
     has_bf16() ? "the cpu device computes in fp32 and bf16 (--precision bf16)"
-               : "the cpu device computes in fp32 (--precision fp32); bf16 takes a CPU with "
+               : "the cpu device computes in fp32 (--precision fp32); bf16 needs a CPU with "
                  "AVX512_BF16";
 
 TEST_F(ProgramErrors, OfTheCommandLine) {
@@ -67,7 +67,7 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                   "unknown model or command 'vit_tyni' (did you mean vit_tiny?); ./launcher help "
                   "lists all\n");
   expect_refused("train vit_tyni",
-                 "unknown model 'vit_tyni' (did you mean vit_tiny?); there are resnet101, "
+                 "unknown model 'vit_tyni' (did you mean vit_tiny?); available: resnet101, "
                  "resnet152, resnet18, resnet34, resnet50, resnext50_32x4d, vit_base, vit_large, "
                  "vit_large_distilled, vit_small, vit_tiny, vit_tiny_distilled");
   expect_refused("vit_tiny --learning 3", "unknown option --learning" + help);
@@ -81,14 +81,13 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                  "--optimizer adan: must be one of sgd, adam, adamw (did "
                  "you mean adam?)");
   expect_refused("vit_tiny --batch 4 --local-batch 4",
-                 "--batch and --local-batch exclude each other");
-  expect_refused(
-      "--data cifar",
-      "no MODEL given: ./launcher MODEL [options], or --recipe NAME; there are resnet101, "
-      "resnet152, resnet18, resnet34, resnet50, resnext50_32x4d, vit_base, vit_large, "
-      "vit_large_distilled, vit_small, vit_tiny, vit_tiny_distilled");
+                 "--batch and --local-batch can't be used together");
+  expect_refused("--data cifar",
+                 "no MODEL given: ./launcher MODEL [options], or --recipe NAME; models: resnet101, "
+                 "resnet152, resnet18, resnet34, resnet50, resnext50_32x4d, vit_base, vit_large, "
+                 "vit_large_distilled, vit_small, vit_tiny, vit_tiny_distilled");
   expect_refused_by_all("vit_tiny --schedule constant --period-epochs 5",
-                        "--period-epochs goes with --schedule cosine, not constant");
+                        "--period-epochs needs --schedule cosine, not constant");
   expect_refused_by_all("vit_tiny --device cpu --precision fp32 --amp-policy 0 --amp-end 9",
                         "--amp-policy 0 switches between fp32 and --precision, which is fp32; try "
                         "fp16 or bf16");
@@ -161,7 +160,7 @@ TEST_F(ProgramErrors, ABadImageEndsTheRunWithItsName) {
   }
 }
 
-// Reported before the first step, even for images that it doesn't use.
+// Bad headers are reported before the first step, even those of images that the run doesn't use.
 TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
   make_class_folders(in("photos"), 2, 40);
   write_text(in("photos/class0/7.ppm"), "");
@@ -184,7 +183,7 @@ TEST_F(ProgramErrors, OfAllHeadersAtOnce) {
   }
 }
 
-// Only the header check reports them, not every process that reads them.
+// Only the header check reports bad images, not every process that reads them.
 TEST_F(ProgramErrors, OfSkippedImagesAreSaidAndCountedOnce) {
   make_class_folders(in("photos"), 2, 10);
   for (const std::string file : {"0", "1", "2"})
@@ -202,8 +201,8 @@ TEST_F(ProgramErrors, OfABadImageThatWasDeleted) {
   write_text(in("photos/class1/3.ppm"), "");
   expect_refused("--resume run --steps 2",
                  in("photos/class1/3.ppm") +
-                     ": the file is empty (--on-bad-image skip skips such files; without them the "
-                     "run can't be resumed)");
+                     ": the file is empty (--on-bad-image skip skips such files; if they are "
+                     "deleted, the run can't be resumed)");
   fs::remove(in("photos/class1/3.ppm"));
   expect_refused("--resume run --steps 2",
                  in("photos") +
@@ -240,7 +239,7 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
   expect_refused(cifar + "--precision fp16", "--precision fp16: " + of_the_cpu);
   setenv("BAREVISION_ISA", "avx2", 1);
   expect_refused(cifar + "--precision bf16",
-                 "--precision bf16: the cpu device computes in fp32 (--precision fp32); bf16 takes "
+                 "--precision bf16: the cpu device computes in fp32 (--precision fp32); bf16 needs "
                  "a CPU with AVX512_BF16");
   unsetenv("BAREVISION_ISA");
   expect_refused("vit_tiny --data cifar --image-size 33 --patch-size 8",
@@ -288,7 +287,7 @@ TEST_F(ProgramErrors, OfWeights) {
                  file + ": weights of vit_tiny, not of vit_large");
   expect_refused(cifar + "odd.safetensors",
                  "odd.safetensors: these weights don't fit the model; missing: "
-                 "blocks.3.norm1.bias; extra: fc.bias; of another shape: norm.weight [1] for "
+                 "blocks.3.norm1.bias; extra: fc.bias; wrong shape: norm.weight [1] for "
                  "[192]");
   expect_one_line(cifar + "cut.safetensors", "cut.safetensors: ");
 }
@@ -366,8 +365,7 @@ TEST_F(ProgramErrors, OfMemoryThatIsTooSmallSayWhatFits) {
   EXPECT_EQ(end.code, 2);
   EXPECT_TRUE(end.errors.starts_with("the plan needs ")) << end.errors;
   EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
-  EXPECT_NE(end.errors.find(" per process, but 2.00 GiB are available; --batch "),
-            std::string::npos)
+  EXPECT_NE(end.errors.find(" per process, but 2.00 GiB is available; --batch "), std::string::npos)
       << end.errors;
 }
 

@@ -31,7 +31,7 @@ class ProgramFaults : public ShallowProgramTest {
 };
 
 TEST_F(ProgramFaults, AWorkerThatIsKilled) {
-  // Killed while it starts, in a step, and while a checkpoint is written.
+  // The run is killed while it starts, in a step, and while a checkpoint is written.
   for (const std::string moment : {"", "\"step\":3,", "\"step\":4,"}) {
     std::filesystem::remove_all(in("run"));
     Program run(folder_.path(), "-n 2 " + endless + "--save-every 2steps --timeout 3600");
@@ -59,7 +59,8 @@ TEST_F(ProgramFaults, ALauncherThatIsKilled) {
   EXPECT_FALSE(run.anyone_left());
 }
 
-// Sent to the launcher alone, as by a batch system, or to its process group, as by a terminal.
+// A signal goes to the launcher alone, as from a batch system, or to its process group, as from a
+// terminal.
 TEST_F(ProgramFaults, SignalsStopInOrder) {
   for (const int signal : {SIGTERM, SIGINT}) {
     std::filesystem::remove_all(in("run"));
@@ -153,7 +154,7 @@ TEST_F(ProgramFaults, ALossThatIsNotFinite) {
   const Finished over = run(diverging + "--weight-decay 1e10 --lr 3e38 --out over");
   EXPECT_EQ(over.code, 1);
   EXPECT_TRUE(over.errors.starts_with("step 1: the update made ")) << over.errors;
-  EXPECT_FALSE(has(over.errors, "rank 0 ended")) << over.errors;  // there is no other
+  EXPECT_FALSE(has(over.errors, "rank 0 ended")) << over.errors;  // rank 0 is the only rank
   EXPECT_FALSE(std::filesystem::exists(in("over/last")));
 }
 

@@ -93,7 +93,7 @@ TEST_F(ProgramFolder, WithoutACheckpointIsResumedFromTheBeginningOrUsedAgain) {
   go(short_steps + "--steps 3 --out whole");
   kill_at_step_2(endless);
   const Finished resumed = go("--resume run --steps 3");
-  EXPECT_TRUE(has(resumed.output, "run has no checkpoint yet: from the beginning\n"));
+  EXPECT_TRUE(has(resumed.output, "run has no checkpoint yet: starting from the beginning\n"));
   EXPECT_EQ(contents(in("run/last/" + sum)), contents(in("whole/last/" + sum)));
   EXPECT_EQ(losses(in("run")), losses(in("whole")));
 
@@ -139,8 +139,8 @@ TEST_F(ProgramFolder, OneCommandStartsAndResumes) {
   EXPECT_EQ(load_checkpoint(in("run")).step, 3);
 }
 
-// All ranks save after the same step, though only rank 0 reads the clock. With accumulation and
-// micro-batches, its request must be sent only once per update.
+// All ranks save after the same step, though only rank 0 reads the clock. With accumulation or
+// micro-batches, rank 0 must send its request only once per update.
 TEST_F(ProgramFolder, SavesByTime) {
   for (const std::string more :
        {"", "-n 2 ", "-n 2 --accumulate 3 ", "-n 2 --pipeline 2 --micro-batches 2 "}) {
@@ -217,7 +217,7 @@ TEST_F(ProgramFolder, WithoutALinkIsResumedFromItsNewestStep) {
 TEST_F(ProgramFolder, ChangedImagesAreWarnedOf) {
   make_class_folders(in("photos"), 2, 4);
   go(on_vit + "--data photos --batch 4 --steps 1 --out run");
-  const std::string warning = "warning: files in " + in("photos") + " have other sizes, times";
+  const std::string warning = "warning: files in " + in("photos") + " have changed in size, time";
   EXPECT_FALSE(has(go("--resume run --steps 2").output, warning));
   write_text(in("photos/class0/0.ppm"), contents(in("photos/class1/1.ppm")));
   EXPECT_TRUE(has(go("--resume run --steps 3").output, warning));
@@ -233,7 +233,7 @@ TEST_F(ProgramFolder, OfSomeoneElseIsLeftAlone) {
     EXPECT_EQ(names_in(in("run")), std::set<std::string>{name});
     if (name == "notes.txt")
       expect_code_2(short_steps + "--resume run",
-                    "--resume run: not empty, and no run folder: it has no config.json\n");
+                    "--resume run: not empty, and not a run folder: it has no config.json\n");
     fs::remove_all(in("run"));
   }
 }

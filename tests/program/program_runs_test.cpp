@@ -216,7 +216,7 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
   }
 }
 
-// Uses fewer threads than OMP_NUM_THREADS requests: slower, but right.
+// With fewer threads than OMP_NUM_THREADS requests, a run is slower, but has the same results.
 TEST_F(ProgramRuns, AThreadLimitChangesNoResult) {
   const std::string words = on_cifar + "--batch 8 --steps 3 --out ";
   go(words + "one", {.threads = 1});
@@ -310,7 +310,7 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   EXPECT_TRUE(contents(in("b/last/weights.safetensors")) == contents(in("a/last/ema.safetensors")));
 }
 
-// The lowest loss also of a resumed run; with --ema, the average's loss.
+// best/ has the lowest loss, even if the run is resumed; with --ema, the average's lowest loss.
 TEST_F(ProgramRuns, TheBestByLoss) {
   for (const std::string average : {"", "--ema .9 "}) {
     std::filesystem::remove_all(in("a"));
@@ -346,7 +346,7 @@ TEST_F(ProgramRuns, ResumedRunsKeepTheirOptions) {
 
 class ProgramProcesses : public ProgramRuns, public testing::WithParamInterface<std::string> {};
 
-// The first 20 losses of 1, 2 and 4 processes on the same global batch.
+// Compares the first 20 losses of 1, 2 and 4 processes on the same global batch.
 TEST_P(ProgramProcesses, LossesDontDependOnTheirNumber) {
   const std::string words = on_cifar + random_all + "--batch 8 --steps 20 --eval-every 100 " +
                             "--optimizer " + GetParam();

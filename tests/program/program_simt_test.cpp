@@ -51,7 +51,7 @@ TEST_F(ProgramOnSimt, TrainsInFp16AndResumesOnTheCpuAndBack) {
   expect_near("run", "fp32", 0.02);
 }
 
-// The device's memory is that of the plan and a few counters of the kernels.
+// The device's memory consists of the planned memory and a few counters of the kernels.
 TEST_F(ProgramOnSimt, MeasuresWhatThePlanAllocates) {
   go(on_simt + "--steps 2 --epochs 2 --out run");
   const auto last = [&](const char* key) {
@@ -60,7 +60,7 @@ TEST_F(ProgramOnSimt, MeasuresWhatThePlanAllocates) {
   const double planned = last("peak_memory_bytes"), peak = last("device_peak_memory_bytes");
   EXPECT_GE(peak, planned);
   EXPECT_NEAR(peak, planned, .01 * planned);
-  EXPECT_GE(last("device_memory_bytes"), peak);  // it includes what isn't planned
+  EXPECT_GE(last("device_memory_bytes"), peak);  // includes memory that isn't planned
   EXPECT_NEAR(last("device_memory_bytes"), planned, .02 * planned);
 }
 

@@ -39,8 +39,8 @@ TEST_F(Recipes, AreListedAndExplained) {
   const Finished none = run("recipes flowers");
   EXPECT_EQ(none.code, 2);
   EXPECT_TRUE(has(none.errors,
-                  "unknown recipe 'flowers' (did you mean flowers_vit_tiny?); there "
-                  "are cifar10_resnet34, "));
+                  "unknown recipe 'flowers' (did you mean flowers_vit_tiny?); "
+                  "available: cifar10_resnet34, "));
 }
 
 TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {
@@ -126,7 +126,7 @@ TEST_F(Recipes, MaySetProcessesAndWeights) {
       run_program(folder_.path(), words, {.environment = {{"BAREVISION_CACHE", in("cache")}}});
   EXPECT_EQ(missing.code, 2);
   EXPECT_TRUE(has(missing.errors,
-                  "timm/resnet50.tv_in1k is not in the cache: ./launcher weights fetch "
+                  "timm/resnet50.tv_in1k is not in the cache: run ./launcher weights fetch "
                   "timm/resnet50.tv_in1k, or put "));
   const Finished plan = go(words + "--weights none --plan");
   EXPECT_TRUE(has(plan.output, "batch 28 on 2 processes (14 each), fp32;")) << plan.output;

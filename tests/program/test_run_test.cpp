@@ -91,7 +91,7 @@ TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
       "echo '[ RUN      ] A.Two'\n"
       "echo 'tests/a.cpp:1: Failure'\n"
       "echo '[  FAILED  ] A.Two, where GetParam() = 3 (20 ms)'\n"
-      // It continues when the failure is in the output; without it, the test fails after 5 minutes.
+      // The script continues once the output has the failure; else the test fails after 5 minutes.
       "for n in $(seq 3000); do grep -q a.cpp:1 " +
           (folder_ / "output") +
           " && seen=1 && break; sleep 0.1; done\n"
@@ -158,7 +158,7 @@ TEST_F(TestRun, LargeTestsAreThere) {
     for (int j = 0; j < suite.total_test_count(); ++j) {
       const std::string name = suite.name() + std::string(".") + suite.GetTestInfo(j)->name();
       const auto turn = turns.find(name);
-      // Tests that start build/counters_few or programs of learn/ must have the turn of these.
+      // Tests that start build/counters_few or learn/ programs must have the turn that builds them.
       const int needed = name.starts_with("View.")                                    ? 1
                          : name.starts_with("Learn") || name.starts_with("All/Learn") ? 2
                                                                                       : -1;
@@ -171,7 +171,7 @@ TEST_F(TestRun, LargeTestsAreThere) {
 #endif
 
 TEST_F(TestRun, CountsWhatRunsBesideTheTests) {
-  // None where it runs again without AVX-512, which only some CPUs have.
+  // 0 tests with AVX-512 switched off: tests/run makes that second run only on CPUs with AVX-512.
   write_text(folder_ / "tests",
              "#!/bin/sh\n[ \"$BAREVISION_ISA\" ] && n=0 || n=1\necho \"[  PASSED  ] $n tests.\"\n");
   write_text(folder_ / "fuzz", "#!/bin/sh\necho 'it is well'\n");

@@ -1,6 +1,6 @@
-// All features in one run, stopped in the middle of an epoch and resumed: the same bits with the
-// same settings or other stages; the same within rounding with another number of processes or
-// another device.
+// A run with all features is stopped in the middle of an epoch and resumed. With the same settings,
+// or without stages, it ends with the bits of an uninterrupted run; with replicas or on another
+// device, its losses and averages are equal within a tolerance.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// make racecheck: the kernel table's tests on the stand-in, with every access of the kernels
-// watched for races (simt/races). Arguments are parts of test names, which begin with the
+// make racecheck runs the kernel table's tests on the stand-in and watches every access of the
+// kernels for races (simt/races). Arguments are parts of test names, which begin with the
 // operation's name: a test runs if its name contains one of them.
 #include <gtest/gtest.h>
 

@@ -92,8 +92,9 @@ std::string with_gap(const std::string& exercise, const std::string& gap) {
   const size_t end = text.rfind('\n', text.find("--- end of your code")) + 1;
   return text.substr(0, begin) + gap + text.substr(end);
 }
-// All attempts, each in a namespace of its own: together they compile in a second, not in a second
-// each. Headers are included first, so that inside the namespaces they are empty.
+// One program with all attempts, each in a namespace of its own: it compiles in a second, while a
+// program for each attempt would take a second each. Headers are included first, so that their
+// include guards empty them in the namespaces.
 std::string all_programs() {
   std::string text = "#include <set>\n#include <string>\n#include \"learn/exercises/exercise.h\"\n",
               cases;

@@ -1,4 +1,5 @@
-// learn/: every rung is right and notices one wrong number; the table, and what it refuses.
+// learn/: every rung gives right results and notices a wrong one; learn/ladder prints its table and
+// refuses rungs that are wrong or improve nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +59,8 @@ TEST_P(Learn, IsRight) {
   EXPECT_TRUE(has(end.output, ": 0 of "));
   EXPECT_EQ(std::count(end.output.begin(), end.output.end(), '\n'), 1) << end.output;
 }
-// All rungs compare by learn.h: make test spoils one of each topic, make test-all every rung.
+// All rungs check their results by learn.h, so make test spoils one rung of each topic, make
+// test-all every rung.
 class LearnSpoilt : public Learn {};
 TEST_P(LearnSpoilt, NoticesAWrongNumber) {
   const Ended end = shell("LEARN_SPOIL=1 " + program_);
@@ -133,7 +135,7 @@ TEST_F(LearnLadder, NamesARungThatIsWrong) {
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(has(end.output, "learn: layernorm v2: an idea: "));
 }
-// Such a rung uses processes or host threads; its own counts are all there is.
+// Such a rung uses processes or host threads; the table has only the counts that the rung prints.
 TEST_F(LearnLadder, ARungWithoutAKernelHasItsOwnCounts) {
   write_without_kernel("v1", "-", 700, 100);
   write_without_kernel("v2", "steps", 70, 200);

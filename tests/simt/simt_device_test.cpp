@@ -95,7 +95,7 @@ TEST_F(SimtDevice, Shuffles) {
     });
 }
 
-// The halves of a warp diverge; and a warp of 16 lanes.
+// The halves of the first warp diverge; the second warp has 16 lanes.
 __global__ void halves(int* out) {
   const unsigned lane = threadIdx.x % 32;
   int sum = static_cast<int>(threadIdx.x);

@@ -27,7 +27,7 @@ class SimtGraph : public SimtHostTest {
       run_twice_plus(out, right, 1, main);
       copy(host_out, out, cudaMemcpyDeviceToHost, main);
     }
-    // Without the race.
+    // The same step without the race.
     void queue_right() const {
       copy(in, host_in, cudaMemcpyHostToDevice, main);
       ok(cudaMemsetAsync(out, 0, bytes, main));

@@ -128,7 +128,7 @@ TEST(SimtHopperTable, CasesReachEachTile) {
   EXPECT_EQ(attention_run(), want_attention);
 }
 
-// The other kernels take the other shapes, or refuse them with a message.
+// The other kernels compute the other shapes, or refuse them with a message.
 TEST(SimtHopperTable, TakesAttentionOfHeadsThatFillTiles) {
   const StandInChip chip("sm_90");
   const auto kernels = simt_gpu::make_hopper_kernels(nullptr);
@@ -210,7 +210,8 @@ class SimtHopperExcept : public testing::Test {
   std::string file_ = folder_ / "except.txt";
 };
 
-// Any number of rows is excepted; if one gradient is, Hopper takes the other one only by itself.
+// An exception holds for any number of rows. If one of the two gradients is excepted, the operation
+// that computes both is excepted, too, but not the other gradient by itself.
 TEST_F(SimtHopperExcept, LeavesShapesToTheOthers) {
   const auto rest = kernels_without(
       "LinearForward N576 K192\r\n\nLinearBackwardWeight N576 K192 \nConvForward N584 K192\n");
@@ -228,7 +229,8 @@ TEST_F(SimtHopperExcept, LeavesShapesToTheOthers) {
     }
 }
 
-// If a fused product and layer norm is excepted, Hopper's product doesn't take its product either.
+// If a product fused with a layer norm is excepted, the kernel made for sm_90 doesn't compute its
+// product alone either.
 TEST_F(SimtHopperExcept, LeavesAProductWithItsNormWhole) {
   const auto rest = kernels_without("NormLinearBackwardInput N576 K192\n");
   const auto fast = simt_gpu::make_cuda_kernels();
@@ -251,7 +253,7 @@ TEST_F(SimtHopperExcept, RefusesWhatIsNoSuchFile) {
             "BAREVISION_HOPPER_EXCEPT: none: no such file");
 }
 
-// The other kernels take the other shapes, or refuse them with a message.
+// The other kernels compute the other shapes, or refuse them with a message.
 TEST(SimtHopperTable, TakesConvolutionsThatTmaCanCopy) {
   const StandInChip chip("sm_90");
   const auto kernels = simt_gpu::make_hopper_kernels(nullptr);

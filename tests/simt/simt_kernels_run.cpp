@@ -1,8 +1,8 @@
 // After a run of all tests: every __global__ function in kernels/ has run on the stand-in. Their
-// names are read from the sources in $BAREVISION_KERNELS. If $BAREVISION_LAUNCHES names a file, it
-// gets a line "kernel;threads;bytes of shared memory" per kernel (make resources). If the tests are
-// divided among several processes, each adds its kernels to the file that $BAREVISION_KERNELS_RUN
-// names, and the last to end checks it.
+// names are read from the sources in $BAREVISION_KERNELS. If $BAREVISION_LAUNCHES names a file, a
+// line "kernel;threads;bytes of shared memory" per kernel is written there (make resources). If the
+// tests are divided among several processes, each adds its kernels to the file that
+// $BAREVISION_KERNELS_RUN names, and the last to end checks it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>

@@ -376,7 +376,7 @@ TEST_F(SimtNcclRanks, ARankThatIsLateIsWaitedFor) {
 }
 
 // ---- Bytes --------------------------------------------------------------------------------------
-// As in rings: for an all-reduce of S bytes among N ranks, each sends 2 S (N - 1) / N.
+// Counted as in rings: for an all-reduce of S bytes among N ranks, each rank sends 2 S (N - 1) / N.
 TEST_F(SimtNcclRanks, CountsWhatEachRankSendsToEach) {
   const test::TemporaryFolder folder;
   const std::string file = folder.path() + "/bytes";

@@ -87,7 +87,7 @@ TEST_F(SimtNccl, ThePlanLeavesRoomForModulesAndNccl) {
 
 TEST_F(SimtNccl, OfALargeDevicesMemoryTwoPercentAreLeft) {
   simt::memory_bytes = 200 * GiB;
-  const size_t limit = make_backend({})->memory_limit();  // less the little that kernels keep
+  const size_t limit = make_backend({})->memory_limit();  // minus what the backend has allocated
   EXPECT_LE(limit, 196 * GiB);
   EXPECT_GT(limit, 196 * GiB - MiB);
 }
@@ -120,7 +120,7 @@ TEST_F(SimtNccl, TheHostSleepsWhileItWaitsForAnEvent) {
   EXPECT_EQ(simt::spinning_waits(), before + 1);
 }
 
-// A callback in a graph is kept by the backend.
+// (The backend keeps a callback that was captured in a graph.)
 TEST_F(SimtNccl, ACallbackIsForgottenOnceItHasRun) {
   const auto backend = make_backend({});
   auto owned = std::make_shared<int>(0);

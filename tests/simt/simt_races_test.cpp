@@ -1,6 +1,6 @@
-// Races in make try: the first line of each program in tests/simt/races has what it must print,
+// Races in make try. The first line of each program in tests/simt/races specifies its output:
 //   // race: VARIABLE: write and read: what is missing between them
-// with its lines marked (1) and (2), or that it is silent.
+// for the accesses in the lines marked (1) and (2), or "// silent".
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The tolerances of the table of tests also hold for truncated sums, as on real tensor cores.
+// The tolerances of the kernel table also hold for truncated sums, as on real tensor cores.
 #include <gtest/gtest.h>
 
 #include "simt/device/tensor_cores.h"

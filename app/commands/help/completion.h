@@ -11,7 +11,7 @@ std::string bash_completion();
 std::string zsh_completion();
 std::string fish_completion();
 
-// The completions of an option's value or a positional word.
+// The completions of an option's value or a positional argument.
 struct Offer {
   enum class Kind : uint8_t { nothing, words, folders, files };
   Kind kind = Kind::nothing;
@@ -35,7 +35,7 @@ struct Family {
 };
 std::vector<Family> command_families();
 
-// The word that shells complete after: the name of the script, or of the installed program.
+// The command whose arguments shells complete: the script's name, or the installed program's.
 std::string completed_name();
 
 // `text` between single quotes, with `quote` for each single quote in it.

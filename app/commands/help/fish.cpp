@@ -1,4 +1,4 @@
-// The completion script for fish: a line per option, with the commands that take it.
+// The completion script for fish: a line per option, with the commands that accept it.
 #include <algorithm>
 #include <utility>
 

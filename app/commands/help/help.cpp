@@ -17,7 +17,7 @@ struct HelpOptions {
 constexpr OptionRow rows[] = {
     positional("words", "[COMMAND]", field<&HelpOptions::words>,
                "a command, or a model; without it, all are listed"),
-    {"man", "", field<&HelpOptions::man>, "print the manual page, of everything: for man -l -"}};
+    {"man", "", field<&HelpOptions::man>, "print the manual page of everything, for man -l -"}};
 
 int print_help(const CommandLine& line, const std::vector<std::string>&) {
   const auto own = own_options<HelpOptions>(line);

@@ -9,11 +9,11 @@ namespace bv {
 namespace {
 
 constexpr std::string_view description =
-    "barevision trains image classifiers by kernels of its own in CUDA, and for CPUs. The first "
+    "barevision trains image classifiers with its own kernels, in CUDA and for CPUs. The first "
     "word is a model, which is then trained, or a command. A value comes from the first of these "
-    "that states it: the command line, the file of --config, the recipe of --recipe, the model's "
-    "own recipe for this kind of data, the default. An option that is given twice has its last "
-    "value.";
+    "that sets it: the command line, the file of --config, the recipe of --recipe, the model's "
+    "own recipe for this kind of data, the default. If an option is given twice, the last value "
+    "counts.";
 
 constexpr std::pair<std::string_view, std::string_view> exit_codes[] = {
     {"0", "done"},

@@ -17,7 +17,7 @@ _barevision() {
   local command=train count=0
 )";
 
-// Shows _arguments only the program and the words after the command's name.
+// Passes to _arguments only the program and the words after the command's name.
 constexpr std::string_view end = R"(  words=("$words[1]" "${(@)words[2 + count, -1]}")
   (( CURRENT -= count ))
   _arguments -s -S : "$specs[@]"
@@ -83,7 +83,7 @@ std::string array(const std::vector<FirstWord>& list) {
 
 bool is_of_training(const OptionRow& row) { return find_option(row.name) == &row; }
 
-// Commands that train share one long list.
+// Commands that train share the array `training` of their options.
 std::string specs_of(const Command& command) {
   std::string lines = "  specs=(\n" + common_specs(command);
   for (const OptionRow* row : command.rows())

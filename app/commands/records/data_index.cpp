@@ -32,9 +32,9 @@ constexpr OptionRow rows[] = {
     positional("dir", "DIR", field<&IndexOptions::dir>,
                "folder of TFRecords, as they are or in train/ and validation/ (or val/)"),
     {"label_base", "", field<&IndexOptions::label_base>,
-     "the first class's label in the records; auto: 0 if there is any, else 1"},
+     "the first class's label in the records; auto: 0 if a record has it, else 1"},
     {"class_names", "FILE", field<&IndexOptions::class_names>,
-     "names for labels that have none in the records: one a line, from --label-base on"},
+     "names for labels that have none in the records: one per line, from --label-base on"},
     {"on_bad_image", "", field<&IndexOptions::on_bad_image>,
      "on a damaged record: stop, or leave it out"},
     {"workers",
@@ -58,16 +58,15 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
   const std::string folder = require_folder(o.dir);
   const std::vector<RecordSet> sets = find_record_sets(folder);
   if (sets.empty())
-    throw UserError(
-        folder +
-        ": no TFRecords in it: NAME.tfrecord, NAME-00000-of-00003, or such in train/ and "
-        "validation/");
+    throw UserError(folder +
+                    ": no TFRecords in it (NAME.tfrecord, NAME-00000-of-00003), nor in train/ or "
+                    "validation/");
   int64_t files = 0;
   for (const RecordSet& set : sets) {
     files += static_cast<int64_t>(set.files.size());
     std::error_code error;
     if (const std::string path = folder + "/" + set.name + ".index"; fs::exists(path, error))
-      throw UserError(path + " exists; remove it to have it made anew");
+      throw UserError(path + " exists; remove it to rebuild it");
   }
   ScanOptions options{.skip_bad = o.on_bad_image == OnBadImage::skip,
                       .threads = decoding_threads(o.workers)};

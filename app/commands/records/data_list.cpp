@@ -26,11 +26,11 @@ struct DataListOptions {
 };
 constexpr OptionRow rows[] = {
     positional("files", "[DIR] LIST", field<&DataListOptions::files>,
-               "folder of class folders, with --coco left out, and the new file to write: its "
+               "folder of class folders (omit it with --coco), and the new file to write: its "
                "lines are path and label, or path, box and label, and a label is the place of its "
                "class among the names at the top, counted from 0"),
     {"labels", "MAP.json", field<&DataListOptions::labels>,
-     "the classes' labels, {\"cat\": 0, \"dog\": 1}; default: by the sorted names"},
+     "the classes' labels, {\"cat\": 0, \"dog\": 1}; default: by sorted name"},
     {"classes",
      "N",
      field<&DataListOptions::classes>,
@@ -71,10 +71,11 @@ std::string counts(const ImageList& list) {
 
 int list_coco_file(const DataListOptions& o) {
   if (o.files.size() != 1)
-    throw UserError("data list --coco FILE.json --images DIR LIST: one LIST");
-  if (o.images.empty()) throw UserError("--coco " + o.coco + ": --images DIR has its photos");
+    throw UserError("data list --coco FILE.json --images DIR takes one LIST");
+  if (o.images.empty())
+    throw UserError("--coco " + o.coco + ": needs --images DIR, the folder of its photos");
   if (!o.labels.empty() || o.classes || o.per_class)
-    throw UserError("--labels, --classes and --per-class go with a folder, not with --coco");
+    throw UserError("--labels, --classes and --per-class need a folder, not --coco");
   refuse_existing(o.files[0]);
   const CocoList found = list_coco(o.coco, require_folder(o.images), min_object_side,
                                    o.on_bad_image == OnBadImage::skip);
@@ -95,8 +96,8 @@ int list_coco_file(const DataListOptions& o) {
 int list_data(const CommandLine& line, const std::vector<std::string>&) {
   const auto o = own_options<DataListOptions>(line);
   if (!o.coco.empty()) return list_coco_file(o);
-  if (!o.images.empty()) throw UserError("--images " + o.images + ": goes with --coco");
-  if (o.files.size() != 2) throw UserError("data list DIR LIST: a folder and a new file");
+  if (!o.images.empty()) throw UserError("--images " + o.images + ": needs --coco");
+  if (o.files.size() != 2) throw UserError("data list needs DIR and LIST: a folder and a new file");
   refuse_existing(o.files[1]);
   const ImageList list =
       list_folder(require_folder(o.files[0]),

@@ -27,7 +27,7 @@ constexpr OptionRow rows[] = {
     positional("out", "OUT", field<&DataPackOptions::out>,
                "folder for the records, to which others may be added"),
     {"name", "N", field<&DataPackOptions::name>,
-     "of the files N-00000-of-00003.tfrecord, N-00000-of-00003.idx (offsets, for DALI) and "
+     "names the files N-00000-of-00003.tfrecord, N-00000-of-00003.idx (offsets, for DALI) and "
      "N.index; "
      "train and val, or train and validation, are a split"},
     {"shards",
@@ -38,7 +38,7 @@ constexpr OptionRow rows[] = {
     {"shard_mb",
      "X",
      field<&DataPackOptions::shard_mb>,
-     "instead of --shards: size of one in MiB, by the listed files' sizes",
+     "instead of --shards: size of a shard in MiB, by the listed files' sizes",
      {.min = 1, .max = 1e6}},
     {"resize",
      "S",
@@ -49,7 +49,7 @@ constexpr OptionRow rows[] = {
     {"quality",
      "Q",
      field<&DataPackOptions::quality>,
-     "of these JPEGs, 1 to 100",
+     "quality of these JPEGs, 1 to 100",
      {.min = 1, .max = 100}},
     {"on_bad_image", "", field<&DataPackOptions::on_bad_image>,
      "on a file that is not an image: stop, or leave it out"},
@@ -71,7 +71,7 @@ int pack(const CommandLine& line, const std::vector<std::string>&) {
   if (o.shards && line.own.contains("shard_mb"))
     throw UserError("give --shards or --shard-mb, not both");
   if (!o.resize && line.own.contains("quality"))
-    throw UserError("--quality goes with --resize; other pictures are stored as they are");
+    throw UserError("--quality needs --resize; other pictures are stored as they are");
   const PackOptions options{.name = require_name(o.name),
                             .shards = o.shards,
                             .shard_mb = o.shard_mb,

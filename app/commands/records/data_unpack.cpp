@@ -21,10 +21,10 @@ constexpr OptionRow rows[] = {
     positional("path", "PATH", field<&UnpackOptions::path>,
                "a folder of records or NAME.index, or CIFAR's folder"),
     positional("dir", "DIR", field<&UnpackOptions::dir>,
-               "new folder for CLASS/NAME, or the photos of COCO's objects; of a "
-               "split for train/ and val/"),
+               "new folder for CLASS/NAME, or for the photos of COCO's objects; if PATH is "
+               "split, they go into train/ and val/"),
     {"on_bad_image", "", field<&UnpackOptions::on_bad_image>,
-     "what to do with a damaged record: end, or leave it out"}};
+     "what to do with a damaged record: stop, or leave it out"}};
 
 int unpack(const CommandLine& line, const std::vector<std::string>&) {
   const auto o = own_options<UnpackOptions>(line);

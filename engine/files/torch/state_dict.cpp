@@ -30,7 +30,7 @@ class StateDict {
       for (size_t i = 0; i + 1 < weights->items.size(); i += 2)
         if (pickle_.item(*weights, i + 1).kind == Kind::tensor)
           add(file, pickle_.item(*weights, i), pickle_.item(*weights, i + 1));
-    if (file.tensors.empty()) throw FileError("no state dict: it has no tensors by name");
+    if (file.tensors.empty()) throw FileError("no state dict: it has no named tensors");
     return file;
   }
 

@@ -22,7 +22,7 @@ std::string prefix_in(const ZipArchive& archive) {
   for (const auto& [name, member] : archive.members())
     if (name.find('/') == name.size() - pickle.size() - 1 && name.ends_with("/" + pickle))
       return name.substr(0, name.size() - pickle.size());
-  throw FileError("a zip archive without a data.pkl, not one of torch.save's");
+  throw FileError("a zip archive without a data.pkl, not a torch.save file");
 }
 
 TensorFile read_archive(const ReadBytes& read, uint64_t file_bytes) {
@@ -54,7 +54,7 @@ class OldFile {
     at_ = magic.size();
     if (const Pickle number = next(few);
         number.root().kind != PickleValue::integer || number.root().number != version)
-      throw FileError("a file of torch.save in another version");
+      throw FileError("a torch.save file of an unknown version");
     const Pickle types = next(few);
     if (const PickleValue* little = types.member("little_endian"); !little || !little->number)
       throw FileError(big_endian);
@@ -85,12 +85,12 @@ class OldFile {
       if (value.kind == PickleValue::storage)
         element_bytes[object.item(value, StorageItems::key).bytes] =
             element_type_of(object.item(value, StorageItems::type)).bytes;
-    if (keys.root().kind != PickleValue::list) throw FileError("no list of its storages");
+    if (keys.root().kind != PickleValue::list) throw FileError("it has no list of storages");
     for (size_t i = 0; i < keys.root().items.size(); ++i) {
       const PickleValue& key = keys.item(keys.root(), i);
       const auto known = element_bytes.find(key.bytes);
       if (key.kind != PickleValue::text || known == element_bytes.end())
-        throw FileError("a storage that no tensor has: '" + printable(key.bytes) + "'");
+        throw FileError("a storage that no tensor uses: '" + printable(key.bytes) + "'");
       uint64_t elements = 0, size = 0;
       const uint64_t left = bytes_ - at_;
       if (left >= sizeof elements) read_(at_, std::as_writable_bytes(std::span(&elements, 1)));
@@ -126,7 +126,7 @@ bool begins_like_safetensors(std::string_view first) { return first.substr(0, 9)
 
 TensorFile read_by(Reader reader, const ReadBytes& read, uint64_t bytes,
                    const std::string& path) try {
-  if (!reader) throw FileError("not a file of torch.save's");
+  if (!reader) throw FileError("not a torch.save file");
   return reader(read, bytes);
 } catch (const FileError& e) {
   throw UserError(path + ": " + e.what());
@@ -156,7 +156,7 @@ TensorFile read_tensor_file(const std::string& path) {
   }
   if ((path.ends_with(".pth") || path.ends_with(".pt")) && !begins_like_safetensors(first))
     throw UserError(path +
-                    ": not a file of torch.save in its own pickle protocol, 2, or cut short; save "
+                    ": not a torch.save file in its default pickle protocol, 2, or cut short; save "
                     "the state_dict again, or get the file again");
   return read_safetensors(path);
 }

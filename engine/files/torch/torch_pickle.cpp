@@ -63,7 +63,7 @@ void build(PickleReader& in, uint32_t object, uint32_t state) {
   in.push_again(object);
 }
 
-// ("storage", type, key, device, elements), and before PyTorch 1.6 None: not a view of another one.
+// ("storage", type, key, device, elements); before PyTorch 1.6 also None, as it views no other one.
 void persistent(PickleReader& in, uint32_t id) {
   const bool old = in.value(id).items.size() == 6;
   const std::vector<uint32_t> of = in.arguments(id, old ? 6 : 5, torchs);
@@ -76,7 +76,7 @@ void persistent(PickleReader& in, uint32_t id) {
   require(in, of[4], Kind::integer);
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   if (key.bytes.empty() || key.bytes.size() > 20 || !std::ranges::all_of(key.bytes, is_digit))
-    in.refuse_here("a storage of the name '" + printable(key.bytes, 60) + "'");
+    in.refuse_here("a storage named '" + printable(key.bytes, 60) + "'");
   in.push({.kind = Kind::storage, .items = {of[1], of[2], of[4]}});
 }
 
@@ -84,7 +84,7 @@ void persistent(PickleReader& in, uint32_t id) {
 
 constinit const PickleKind torch_kind = {
     .names = names,
-    .owner = "files of weights",
+    .owner = "weights files",
     .advice = "nothing in it is run; if you trust it, save its state_dict alone",
     .call = call,
     .build = build,

@@ -38,7 +38,7 @@ std::string read_text(const ReadBytes& read, uint64_t at, uint64_t bytes) {
 
 std::string in_quotes(std::string_view name) { return "'" + printable(name) + "'"; }
 
-// Names aren't used as paths here, but torch.save writes none that would lead out of a folder.
+// Refuses names that lead out of a folder: they aren't used as paths, but torch.save writes none.
 void check_name(std::string_view name) {
   bool odd = name.empty() || name.front() == '/' || name.find('\\') != name.npos ||
              name.find('\0') != name.npos;
@@ -127,7 +127,7 @@ void ZipArchive::add_member(std::string_view head, std::string_view name, std::s
   }
   if (method != 0 || (flags & encrypted) || stored != bytes)
     throw FileError("a zip archive in which " + which + " is compressed or encrypted; torch.save " +
-                    "only stores");
+                    "does neither");
   if (directory < local_head || at > directory - local_head)
     damaged(which + " begins beyond the directory");
   const std::string local = read_text(read_, at, local_head);

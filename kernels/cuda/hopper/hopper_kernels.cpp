@@ -60,8 +60,8 @@ bool dependent_launches() {
 }
 
 // Operations that are left to the other kernels although Hopper's support them, each with its sizes
-// except the first (rows or images), sizes of 1 and image_rows: "LinearForward N576 K192". They are
-// the lines of the file that BAREVISION_HOPPER_EXCEPT names; bench/gpu_check writes it.
+// except the first (rows or images), sizes of 1 and image_rows: "LinearForward N576 K192". Reads
+// them from the file that BAREVISION_HOPPER_EXCEPT names, one per line; bench/gpu_check writes it.
 std::set<std::string> left_to_others() {
   const char* const path = std::getenv("BAREVISION_HOPPER_EXCEPT");
   if (!path || !*path) return {};
@@ -88,7 +88,7 @@ std::set<std::string> left_to_others() {
 }
 
 // The table: Hopper's kernels for the operations that they support, else the other kernels. All but
-// a library's are dependent launches, which hide launch latency behind the end of the kernel ahead.
+// a library's kernels use dependent launches, which hide launch latency behind the kernel ahead.
 class HopperTable final : public KernelRows<HopperTable> {
  public:
   HopperTable(cudaStream_t compute, int sms)

@@ -31,8 +31,8 @@ class HopperKernels {
   explicit HopperKernels(const DeviceProps& props) : props_(props) {}
 
   // Specialised for each operation of HopperOps. takes(), whether its kernel supports the sizes and
-  // dtype, must not depend on pointers: memory planning and the log's counts call it before there
-  // are any. Every tensor is aligned to 16 bytes, as TMA requires: the table refuses others.
+  // dtype, must not depend on pointers: memory planning and the log's counts call it before any are
+  // set. Every tensor is aligned to 16 bytes, as TMA requires: the table refuses others.
   // workspace() and run() are called only if takes() returns true.
   template <class Op>
   bool takes(const Op&) const;
@@ -42,7 +42,7 @@ class HopperKernels {
   void run(const Op&, cudaStream_t);
 
   // BothGradients in two launches, if Hopper kernels support both gradients and the weight gradient
-  // is in parts: the input gradient's launch also adds up the parts. Each has its own workspace.
+  // is in parts: the input gradient's launch also adds up the parts. Both have their own workspace.
   template <class Weight, class Input>
   bool takes(const BothGradients<Weight, Input>& op) const {
     return takes(op.weight) && takes(op.input) && workspace(op.weight) > 0;
@@ -59,7 +59,7 @@ class HopperKernels {
   }
 
  private:
-  // Computes a weight gradient. If it is in several parts, the caller must have them added up.
+  // Computes a weight gradient. If the result has several parts, the caller must add them up.
   template <class Weight>
   ColumnSums run_in_parts(const Weight&, cudaStream_t);
   // Computes an input gradient and, in the same launch, adds up these parts.

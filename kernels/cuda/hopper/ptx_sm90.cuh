@@ -116,8 +116,8 @@ inline void mbarrier_wait_parity(uint64_t* mbarrier, unsigned parity,
 
 // ---- Fences -----------------------------------------------------------------------------------
 // fence_mbarrier_init makes the mbarriers that this thread has initialised usable by TMA.
-// fence_proxy_async makes this thread's stores to shared memory visible to TMA and wgmma. A barrier
-// must follow either before another thread relies on it.
+// fence_proxy_async makes this thread's stores to shared memory visible to TMA and wgmma. After
+// either fence, a barrier must follow before another thread relies on its effect.
 __device__ inline void fence_mbarrier_init() {
 #ifdef __CUDACC__
   if constexpr (has_sm90a)
@@ -157,8 +157,8 @@ __device__ inline bool elect_sync(unsigned mask = ~0u) {
 __device__ inline void bar_sync(unsigned id, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// Sets the number of registers per thread of the warpgroup, a multiple of 8 from 24 to 256. All its
-// warps call it; _inc waits until another warpgroup has released enough.
+// Sets the number of registers per thread of the warpgroup, a multiple of 8 from 24 to 256. All
+// warps of the warpgroup must call it; _inc waits until others have released enough registers.
 template <unsigned registers>
 __device__ void setmaxnreg_inc() {
   if constexpr (has_sm90a)

@@ -3,7 +3,7 @@
 // commits, and its shared memory may be overwritten after wait_group_read.
 //
 // `at` are coordinates in elements, the innermost dimension first. Boxes in shared memory are
-// aligned to 128 bytes, with a swizzle to 8 of its spans. Elements outside the tensor are read as
+// aligned to 128 bytes, with a swizzle to 8 times its span. Elements outside the tensor are read as
 // zeros, which count as bytes of the load, and are not stored.
 #pragma once
 #include "kernels/cuda/hopper/ptx_sm90.cuh"
@@ -82,8 +82,8 @@ __device__ void cp_async_bulk_tensor_im2col(void* shared, const CUtensorMap& map
         : "memory");
   }
 }
-// cp_async_bulk_tensor_store: a box to a tiled tensor. cp_reduce_async_bulk_tensor_add: the same,
-// but adds to the tensor; the bits of float sums depend on the order of blocks.
+// cp_async_bulk_tensor_store writes a box to a tiled tensor. cp_reduce_async_bulk_tensor_add adds
+// it to the tensor; the bits of float sums depend on the order of blocks.
 #define BV_TENSOR_STORE(name, instruction, kind)                                                \
   template <int rank>                                                                           \
   __device__ void name(const CUtensorMap& map, const void* shared, const int(&at)[rank]) {      \

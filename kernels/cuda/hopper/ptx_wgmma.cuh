@@ -7,8 +7,8 @@
 //   wgmma_commit_group();
 //   wgmma_wait_group<0>(d);                       // d may be used from here on
 // Registers are passed so that the compiler doesn't move their uses across the fence or the wait:
-// to each wait_group those, and only those, that are used after it; to each fence those written
-// since the last one, A's included. While wgmmas are in flight, A's registers must not change.
+// each wait_group takes exactly the registers that are used after it, each fence those written
+// since the last fence, A's included. While wgmmas are in flight, A's registers must not change.
 // ptxas serialises wgmmas (warning C7510) whose accumulators are accessed between fence and wait.
 //
 // With g = thread/4 % 8, p = thread%4*2, warp w of the warpgroup and r = 16 w + g, a thread holds

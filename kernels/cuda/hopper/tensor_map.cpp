@@ -27,7 +27,7 @@ CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {
 
 bool has_tma() { return attribute(cudaDevAttrComputeCapabilityMajor) >= 9; }
 
-// Looks up a driver function, since the driver's library is not linked; null: there is none.
+// Looks up a driver function, since the driver's library is not linked. Null if it doesn't exist.
 template <class Call>
 Call* find_call(const char* name) {
   void* call = nullptr;

@@ -1,4 +1,4 @@
-// cuBLASLt's functions, which load the library at the first call and forward to it: its
+// cuBLASLt's functions, which load the library at the first call and forward to it: the library's
 // constructors take 0.1 s and 200 MB in every process linked with it, and most processes never
 // multiply on a GPU.
 #include <cublasLt.h>

@@ -1,4 +1,4 @@
-// The commands: which command a line names, and which options it takes.
+// Which command a command line names, and which options each command accepts.
 #include "app/commands/commands.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using Words = std::vector<std::string>;
 
 int nothing(const CommandLine&, const Words&) { return 0; }
 
-// A command like others: several positional words, its own options and those of training.
+// A command like others: several positional arguments, its own options and those of training.
 struct Own {
   std::string weights;
   int count = 16;
@@ -60,17 +60,17 @@ TEST(Commands, AnUnknownWordSuggestsTheNearestOfModelsAndCommands) {
   EXPECT_TRUE(is_line(error({"flowers_vit"}), "'flowers_vit'; ./launcher help lists all"));
   // Model names of timm.
   EXPECT_TRUE(is_line(error({"vit_tiny_patch16_224"}),
-                      "'vit_tiny_patch16_224': here it is vit_tiny (--patch-size 16 --image-size "
+                      "'vit_tiny_patch16_224': use vit_tiny (--patch-size 16 --image-size "
                       "224 are its defaults); ./launcher help"));
   EXPECT_TRUE(is_line(error({"vit_huge"}),
-                      "'vit_huge': not there in barevision; nearest: vit_large (304 M), vit_base "
+                      "'vit_huge': not in barevision; nearest: vit_large (304 M), vit_base "
                       "(86.6 M); ./launcher help"));
-  EXPECT_TRUE(is_line(error({"data"}), "data: there are the commands data split, data stats"));
+  EXPECT_TRUE(is_line(error({"data"}), "data: the commands are data split, data stats"));
   EXPECT_TRUE(is_line(error({"data", "splt"}), "data stats (did you mean data split?)"));
   EXPECT_TRUE(is_line(error_of([] {
                         parse_command_line(Words{"-n", "2", "completion"});
                       }),
-                      "completion is a command, which comes first: ./launcher completion"));
+                      "completion is a command, and must come first: ./launcher completion"));
 }
 
 TEST(Commands, OptionsOfTheirOwnAndOfTraining) {

@@ -47,7 +47,7 @@ class Recorder : public Hook {
   std::vector<int64_t>& steps_;
 };
 
-// Records the state at the end of an epoch, and that it was saved.
+// Notes what an epoch's record contains when this hook is called, and each save.
 class Finder : public Hook {
  public:
   Finder(Strings& found, std::string name, int number)
@@ -196,7 +196,7 @@ class Expects : public Hook {
   const bool& done_;
 };
 
-// Other hooks may wait for a save, whose copy from the device is such work.
+// The device has done all work before after_train, where hooks may wait for a save's copy.
 TEST_F(HooksTest, AfterTrainTheDevicesWorkIsDone) {
   bool done = false;
   ASSERT_EQ(train_here(words({"--device", "simt", "--steps", "2"}),

@@ -57,7 +57,7 @@ class Browser : public testing::Test {
 TEST_F(Browser, DrawsAMarkForEachValue) {
   const std::string dom = drawn(page(run(facts_with_hostile_names())));
   EXPECT_EQ(count(dom, "<figure class=\"chart\""), 3);  // loss, accuracy, learning rate
-  // One for each finite loss of the epoch and its accuracy, two for the rates.
+  // One each for the epoch's two losses and its accuracy, two for the learning rates.
   EXPECT_EQ(count(dom, "<circle"), 1 + 1 + 1 + 2);
   EXPECT_EQ(count(dom, "class=\"lost\""), 2);  // the loss of step 2, and its legend
   EXPECT_EQ(count(dom, "<td class=\"hit\""), 1);
@@ -144,7 +144,7 @@ TEST_F(Browser, ComparesRuns) {
   EXPECT_EQ(count(dom, "<h2>Evaluation</h2>"), 0);
 }
 
-// 300 epochs, 1,000 classes: under 3 MB, drawn in under a second of the browser's time.
+// A page of 300 epochs and 1,000 classes: under 3 MB, drawn in under a second of browser time.
 TEST_F(Browser, DrawsALongRun) {
   Json facts = facts_with_hostile_names();
   facts["classes"] = Json::array();
@@ -190,7 +190,7 @@ TEST_F(Browser, DrawsALongRun) {
   EXPECT_LT(html.size(), 3u << 20);
   const std::string dom = drawn(html);
   EXPECT_EQ(count(dom, "<figure class=\"chart\""), 8);
-  // Each table with its head: classes, pairs, operations, memory, tensors, epochs, options.
+  // Rows of each table and its head: classes, pairs, operations, memory, tensors, epochs, options.
   EXPECT_EQ(count(dom, "<tr"), 7 + 200 + 40 + 1 + 1 + 1 + 300 + 6);
   EXPECT_TRUE(has(dom, "The 200 classes of 1000 with the lowest F1."));
   EXPECT_TRUE(drawing_ms_ >= 0 && drawing_ms_ < 1000) << drawing_ms_;

@@ -90,12 +90,12 @@ TEST_F(PageTest, FactsOfAnotherFormAreRefused) {
     return error_of([&] { parse_facts(replaced(text, from, to), "f"); });
   };
   EXPECT_EQ(error("0.75", "null"), "no error");  // a probability that is NaN
-  EXPECT_TRUE(is_line(error("[1,0,1]", "[2,0,1]"), "f: 'images' has a row of another form"));
-  EXPECT_TRUE(is_line(error("[1,0,1]", "[1,0]"), "f: 'images' has a row of another form"));
-  EXPECT_TRUE(is_line(error("[\"weights\",4000]", "[4000]"), "f: 'memory' has a row of another"));
+  EXPECT_TRUE(is_line(error("[1,0,1]", "[2,0,1]"), "f: 'images' has a malformed row"));
+  EXPECT_TRUE(is_line(error("[1,0,1]", "[1,0]"), "f: 'images' has a malformed row"));
+  EXPECT_TRUE(is_line(error("[\"weights\",4000]", "[4000]"), "f: 'memory' has a malformed row"));
   EXPECT_TRUE(is_line(error("\"version\":1", "\"version\":7"), "f: its version is not 1"));
   EXPECT_TRUE(is_line(error("\"device\":", "\"divice\":"), "f: 'device' is missing"));
-  EXPECT_TRUE(is_line(error("\"dog\"]", "7]"), "f: 'classes' is not a list of texts"));
+  EXPECT_TRUE(is_line(error("\"dog\"]", "7]"), "f: 'classes' is not a list of strings"));
   EXPECT_TRUE(
       is_line(error_of([&] { parse_facts(text.substr(0, 300), "f"); }), "this is not JSON"));
 }

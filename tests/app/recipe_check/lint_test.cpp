@@ -116,7 +116,7 @@ TEST(Lint, TooFewUpdates) {
 
 TEST(Lint, ImagesThatSitOut) {
   const Words lines = lines_of(vit, {.train = 100});
-  ASSERT_EQ(lines.size(), 2u);  // such epochs have few updates, too
+  ASSERT_EQ(lines.size(), 2u);  // the first warns of few updates
   EXPECT_EQ(
       lines[1],
       "warning: 36 of 100 images are left out of each epoch, different ones each time: only full "
@@ -126,7 +126,7 @@ TEST(Lint, ImagesThatSitOut) {
 
 TEST(Lint, BatchesThatAccumulationLeavesOver) {
   const Words lines = lines_of(with(vit, {"--accumulate", "16", "--epochs", "100"}));
-  ASSERT_EQ(lines.size(), 2u);  // with that many left over there are few updates, too
+  ASSERT_EQ(lines.size(), 2u);  // the first warns of few updates
   EXPECT_EQ(
       lines[1],
       "warning: the last update of an epoch has 13 batches, the others 16: 45 batches are not "
@@ -243,12 +243,12 @@ TEST(Lint, SchedulesThatEndLongBeforeTheRunOrAfterIt) {
 
 TEST(Lint, DecaysThatNeverCome) {
   expect_line(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,40"}),
-              "warning: the decay with epoch 40 is never reached: the run ends with epoch 30; use "
+              "warning: the decay at epoch 40 is never reached: the run ends with epoch 30; use "
               "earlier --decay-milestones");
   expect_line(
       with(vit,
            {"--schedule", "multistep", "--decay-milestones", "10,28", "--lr-after", "25:1e-6"}),
-      "warning: the decay with epoch 28 is never reached: --lr-after holds after epoch 25; use "
+      "warning: the decay at epoch 28 is never reached: --lr-after holds after epoch 25; use "
       "earlier --decay-milestones");
   expect_none(with(vit, {"--schedule", "multistep", "--decay-milestones", "10,20"}));
   expect_line(with(vit, {"--schedule", "step", "--decay-epochs", "30"}),
@@ -280,7 +280,7 @@ TEST(Lint, ObjectsOfAnotherSizeInEvaluation) {
               "pad-if-needed, --crop-mode center, images of 32 pixels; use --crop-mode pad",
               cifar10);
   expect_none(with(framed("224"), {"--crop-mode", "pad"}), cifar10);
-  expect_none(framed("64"), cifar10);  // twice
+  expect_none(framed("64"), cifar10);  // twice as large
   expect_line(with(vit, {"--scale", ".05,.05"}),
               "warning: objects are 4.5 times as large in training as in evaluation: --train-crop "
               "random-resized, --crop-mode center; use another --scale or --crop-pct");
@@ -381,14 +381,14 @@ TEST(Lint, PoliciesWhoseWindowsNeverOpen) {
   };
   const auto lines = [&](const Words& words) {
     auto s = setup_of(policy(words), flowers);
-    s.options.precision = DType::fp16;  // on a device that has it
+    s.options.precision = DType::fp16;  // as on a device that supports it
     Words all;
     for (const Finding& f : lint(s, {})) all.push_back(line_of(f));
     return all;
   };
   EXPECT_EQ(
       lines({"0", "--amp-start", "40", "--amp-end", "60"}),
-      Words{"warning: --amp-policy 0 computes no epoch in 16 bits: it may from epoch 40 to 60, "
+      Words{"warning: --amp-policy 0 computes no epoch in 16 bits: its 16-bit epochs are 40 to 60, "
             "the run ends with epoch 30; use an --amp-start and --amp-end within the run"});
   EXPECT_EQ(lines({"1", "--amp-start", "5", "--amp-end", "4"}).size(), 1u);
   EXPECT_EQ(

@@ -113,7 +113,7 @@ TEST(NamedRecipe, AShorterRunDropsWhatNeverBegins) {
 
 TEST(NamedRecipe, MistakesAreOneLine) {
   expect_refused({"--recipe", "flowers_vit_tyni"},
-                 "unknown recipe 'flowers_vit_tyni' (did you mean flowers_vit_tiny?); there are "
+                 "unknown recipe 'flowers_vit_tyni' (did you mean flowers_vit_tiny?); available: "
                  "cifar10_resnet34, ");
   expect_refused({"--recipe", "my.json"}, "unknown recipe 'my.json'; --config takes a file;");
   expect_refused({"vit_large", "--recipe", "flowers_vit_tiny"},
@@ -127,9 +127,9 @@ TEST(NamedRecipe, MistakesAreOneLine) {
 
 TEST(NamedRecipe, MistakesInTheFileAreOneLine) {
   expect_bad_file(R"("lrr": 1)", "r.json: unknown key 'lrr' (did you mean lr?)");
-  // The published set-ups had the key here, where it was never read.
+  // The published set-ups had the key in this object, where it was never read.
   expect_bad_file(R"("CONFIG": {"precision": "fp16"})",
-                  "r.json: 'CONFIG' is an object, whose options are not read; put them next");
+                  "r.json: 'CONFIG' is an object, whose options are not read; move them out");
   expect_bad_file(R"("fp16": {"mode": "torch"})", "r.json: 'fp16' is an object");
   expect_bad_file(R"("data": "photos")", "r.json: 'data' can't be part of a recipe");
   expect_bad_file(R"("seed": 1)", "'seed' can't be part of a recipe");

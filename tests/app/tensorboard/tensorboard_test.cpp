@@ -44,8 +44,8 @@ std::vector<Event> events_of(const std::string& path) {
   return events;
 }
 
-// The values that TensorBoard shows for all files of a run: a START event hides earlier values of
-// its step and later.
+// The values that TensorBoard shows for all files of a run: a START event hides the values logged
+// before it for its step and later steps.
 std::map<std::string, std::map<int64_t, std::vector<float>>> shown(const std::string& run) {
   std::map<std::string, std::map<int64_t, std::vector<float>>> curves;
   for (const std::string& path : paths_in(run))
@@ -106,7 +106,7 @@ class TensorBoardRuns : public ShallowProgramTest {
   std::string words(const std::string& more) const {
     return on_vit + "--data cifar --batch 8 --out run " + more;
   }
-  // Expects a curve to have the values of a member of metrics.jsonl, in that unit.
+  // Expects a curve to have the values of a member of metrics.jsonl, divided by `unit`.
   void expect_curve(const std::string& tag, const std::string& kind, const std::string& member,
                     float unit = 1) {
     const auto curves = shown(in("run"));
@@ -237,7 +237,7 @@ TEST_F(TensorBoardRuns, HasTheOptionsAsParameters) {
   EXPECT_FALSE(start.hparams().contains("workers"));
 }
 
-// Killed after a checkpoint: later steps were logged, and are repeated after the resume.
+// A run killed after a checkpoint has logged later steps; the resumed run repeats them.
 TEST_F(TensorBoardRuns, AResumedRunShowsNoStepTwice) {
   Program run(folder_.path(), words("--epochs 100 --save-every 3steps"));
   ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":5,"));

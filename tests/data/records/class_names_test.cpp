@@ -29,7 +29,7 @@ class ClassNames : public ProgramTest {
       fs::create_directories(in("tools/" + part));
       fs::copy_file(entry.path(), in("tools/" + part + "/" + name));
     }
-    // As Windows' editors save it, with a byte order mark.
+    // As Windows editors save it, with a byte order mark.
     write_text(in("names.txt"),
                "\xEF\xBB\xBF"
                "ant\r\n  bee\r\ncrab 3\t\r\n\r\n");
@@ -102,14 +102,14 @@ TEST_F(ClassNames, OfAnIndexWithoutNames) {
   for (const char* k : {"0", "1", "2"}) index[index.find(std::string("# class ") + k) + 10] = *k;
   write_text(in("tools/validation.index"), index);
   EXPECT_TRUE(has(error_of<DataError>([&] { open_dataset(options); }),
-                  "validation.index have different classes: class 0 is '1' in the one, '0' in"));
+                  "validation.index have different classes: class 0 is '1' in one, '0' in"));
 }
 
 TEST_F(ClassNames, TooFewAreRefused) {
   write_text(in("names.txt"), "ant\nbee\n");
   const std::string line =
       "--class-names names.txt: has 2 names, but in tools/train/train-00000-of-00002 record 2 at "
-      "byte 304 has the label 3, counted from 1; name each label's class, one a line";
+      "byte 304 has the label 3, counted from 1; name each label's class, one per line";
   expect_refused(training_ + "--class-names names.txt", line);
   expect_refused("data index tools --class-names names.txt", line);
   EXPECT_FALSE(fs::exists(in("tools/train.index")));
@@ -123,14 +123,13 @@ TEST_F(ClassNames, BadFilesAreRefused) {
   };
   refused("ant\n\nbee\ncrab\n",
           "line 2 is empty; write a class's name on each line, in label order");
-  refused("ant\nbee\nant\n",
-          "line 3 names the class 'ant' twice, line 1 does already; give it another name");
+  refused("ant\nbee\nant\n", "line 3 names the class 'ant', as does line 1; give it another name");
   refused(std::string("a\0n\0", 4),
           "line 1 has a control character or is not UTF-8; save the file as plain text, in UTF-8");
   refused("ant\nb\xff\xfe\n",
           "line 2 has a control character or is not UTF-8; save the file as plain text, in UTF-8");
-  refused("\n\n", "no names; write those of at least two classes, one a line in label order");
-  refused("ant", "one name; write those of at least two classes, one a line in label order");
+  refused("\n\n", "no names; write those of at least two classes, one per line in label order");
+  refused("ant", "one name; write those of at least two classes, one per line in label order");
   expect_refused(training_ + "--class-names none.txt", "none.txt: no such file");
   make_class_folders(in("photos"), 2, 4);
   expect_refused(on_vit + "--data photos --class-names names.txt",

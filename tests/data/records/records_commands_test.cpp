@@ -117,9 +117,9 @@ TEST_F(RecordCommands, PartsOfAFolderAreListed) {
                  "'class1' has label 3; the labels of 3 classes are 0 to 2");
   expect_refused("data list photos new --labels fewer.json", "has no label for the class 'class1'");
   expect_refused("data list photos list.txt", "LIST list.txt exists; name a new file");
-  expect_refused("data list photos", "data list DIR LIST: a folder and a new file");
+  expect_refused("data list photos", "data list needs DIR and LIST: a folder and a new file");
   make_cifar(in("cifar"));
-  expect_refused("data list cifar new", "data unpack makes class folders of them");
+  expect_refused("data list cifar new", "data unpack turns them into class folders");
 }
 
 TEST_F(RecordCommands, ListsOfOthersArePacked) {
@@ -143,13 +143,13 @@ TEST_F(RecordCommands, ListsOfOthersArePacked) {
           "list: lists photos/class0/1.ppm twice");
   refused("nowhere.jpg 0\n", "./nowhere.jpg: no such file (--on-bad-image skip");
   refused("\x80\x04 0\n", "list line 1: a Python pickle");
-  refused("photos/class0/1.ppm 0,0,41,9 0\n", "a box ends beyond its 40x36 pixels");
+  refused("photos/class0/1.ppm 0,0,41,9 0\n", "a box ends outside the picture of 40x36 pixels");
   refused("photos/class0/1.ppm 0,0,9,9 0\nphotos/class0/2.ppm 0\n",
           "list: some lines have a box and some have none");
   expect_refused("data pack list new", "data pack needs --name N");
   expect_refused("data pack list new --name a/b", "--name a/b: can't be the beginning");
   expect_refused("data pack list new --name x --shards 2 --shard-mb 3", "--shards or --shard-mb");
-  expect_refused("data pack list new --name x --quality 3", "--quality goes with --resize");
+  expect_refused("data pack list new --name x --quality 3", "--quality needs --resize");
 }
 
 TEST_F(RecordCommands, PackScalesDownAndLeavesNothingHalfWritten) {
@@ -200,7 +200,7 @@ TEST_F(RecordCommands, TrainingFromRecordsIsTrainingFromTheFolder) {
   // The same images in other files lead to a warning.
   write_text(in("out/x.index"), index);
   fs::last_write_time(in("out/x-00000-of-00002.tfrecord"), fs::file_time_type::clock::now());
-  EXPECT_TRUE(has(go("--resume b --steps 6").output, "have other sizes, times or contents"));
+  EXPECT_TRUE(has(go("--resume b --steps 6").output, "have changed in size, time or contents"));
 }
 
 TEST_F(RecordCommands, BadRecordsEndARunOrAreSkipped) {
@@ -288,12 +288,13 @@ TEST_F(RecordCommands, CocoIsRefusedWithItsPlace) {
   refused("\"image_id\":90", "\"image_id\":1", "annotation 0 (id 0): its image_id names no image");
   refused("\"category_id\":3", "\"category_id\":4", "its category_id names no category");
   refused("\"name\":\"zebra\"", "\"name\":\"apple\"", "two categories are called 'apple'");
-  refused("\"id\":89", "\"id\":90", "number 1 of 'images' has no id, or another one's");
+  refused("\"id\":89", "\"id\":90", "number 1 of 'images' has no id, or one that is taken");
   refused("]}", "]", "coco.json: not JSON, at byte");
   write_text(in("coco.json"), replaced(good, "[0,0,40,48]", "[0,0,40,50]"));
   const Finished skip = go("data list --coco coco.json --images coco list.txt --on-bad-image skip");
   EXPECT_TRUE(has(skip.output, "1 bad one")) << skip.output;
-  expect_refused("data list --coco coco.json new", "--coco coco.json: --images DIR has its photos");
+  expect_refused("data list --coco coco.json new",
+                 "--coco coco.json: needs --images DIR, the folder of its photos");
 }
 
 TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
@@ -332,7 +333,7 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
   EXPECT_EQ(go("data unpack tools back").output, "back: 10 pictures\n");
   EXPECT_EQ(files_of("back").size(), 10u);
   EXPECT_TRUE(files_of("back").contains("train/1/train-00000-of-00002-0000000.png"));
-  // The file is truncated, with and without the index made from the rest.
+  // Unpacks a truncated file without an index, then with an index of the remaining records.
   write_text(in("tools/train/train-00001-of-00002"),
              contents(in("tools/train/train-00001-of-00002")).substr(0, 300));
   fs::remove(in("tools/train.index"));

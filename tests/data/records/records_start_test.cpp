@@ -20,8 +20,8 @@ double processor_seconds(const rusage& use) {
          double(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
 }
 
-// A million images open in 2 s and 200 MB; this tests a tenth of that. Sanitizers need more of
-// both.
+// Opening a million images may take 2 s and 200 MB; by default, this tests a tenth of that.
+// Sanitizers need more time and memory.
 #ifdef __SANITIZE_ADDRESS__
 constexpr int64_t more = 10;
 #else

@@ -57,7 +57,7 @@ TEST(RecordIndex, IsRefusedByLine) {
       {head + "0\tr\t0\n", "line 3: expected label, file, offset, size and name"},
       {head + "0\tr\t0\tx\ta\n", "line 3: expected label, file, offset, size and name"},
       {head + "1\tr\t0\t50\ta\n", "line 3: label 1 is not one of the 1 classes"},
-      {head + "0\tr\t0\t15\ta\n", "line 3: no record has 15 bytes"},
+      {head + "0\tr\t0\t15\ta\n", "line 3: a record can't have 15 bytes"},
       {head + "0\tr\t0\t50\ta\n0\tr\t49\t50\tb\n",
        "line 4: its record begins at 49, the one before ends at 50"},
       {head + "0\tr\t0\t50\ta\n0\tr\t0\t50\ta\n", "line 4: lists a record again"},
@@ -67,7 +67,7 @@ TEST(RecordIndex, IsRefusedByLine) {
       {head + "0\tr\t0\t50\ta\t1,2,0,3\n", "line 3: expected left,top,width,height"},
       {head + "0\tr\t0\t50\ta\t1,2,3,4\n0\tr\t50\t50\tb\n",
        "some lines have a box and some have none"},
-      {head + "0\tr\t9999999999999999999\t50\ta\n", "line 3: no file is so large"},
+      {head + "0\tr\t9999999999999999999\t50\ta\n", "line 3: the offset is too large"},
   };
   for (const auto& [text, line] : cases)
     EXPECT_TRUE(is_line(error_of<DataError>([&] { parse_index(text, "x.index"); }), line)) << text;
@@ -215,7 +215,8 @@ TEST_F(Records, ASplitHasKnownNames) {
   EXPECT_EQ(sets.val->size(), 3);
   EXPECT_FALSE(sets.held_out);
   pack("photos", "packed", {.name = "more"});
-  EXPECT_TRUE(is_line(refusal("packed"), "which of more.index, train.index, validation.index?"));
+  EXPECT_TRUE(
+      is_line(refusal("packed"), "has more.index, train.index, validation.index; a data set"));
   EXPECT_EQ(open_dataset({.path = in("packed/more.index")}).train->size(), 18);
   const DataSets named =
       open_dataset({.path = in("packed/more.index"), .val = in("packed/validation.index")});
@@ -223,7 +224,7 @@ TEST_F(Records, ASplitHasKnownNames) {
   EXPECT_EQ(named.val->size(), 3);
   EXPECT_TRUE(is_line(
       error_of<DataError>([&] { open_dataset({.path = in("packed/more.index"), .val = photos}); }),
-      "no records, as --data"));
+      "not records, but --data"));
 }
 
 TEST_F(Records, FingerprintFollowsNamesLabelsAndClasses) {
@@ -343,7 +344,7 @@ TEST_F(Records, OfTensorFlowAreReadWithAndWithoutIndex) {
   // An .idx of other records, in the place where imagenet-tools writes it.
   const std::string idx = in("tools/idx_files/train/train-00000-of-00002.idx");
   write_text(idx, "0 10\n");
-  EXPECT_TRUE(is_line(refusal("tools"), idx + ": is not of "));
+  EXPECT_TRUE(is_line(refusal("tools"), idx + ": doesn't match "));
   fs::remove(idx);
   const std::string file = in("tools/train/train-00001-of-00002"), whole = contents(file);
   write_text(file, whole.substr(0, 300));

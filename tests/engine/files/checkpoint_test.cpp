@@ -30,7 +30,7 @@ void save_checkpoint(const std::string& run, const Checkpoint& c, bool best, int
   bv::save_checkpoint(run, c, tensors_of(c), best, keep);
 }
 
-// Every part identifies its step.
+// A checkpoint in which the values of every tensor are its step.
 Checkpoint example(int64_t step, size_t size = 100) {
   const std::vector<float> data(size, float(step));
   Checkpoint c{.model = "vit_tiny", .step = step, .epoch = step / 10, .batch = step % 10};
@@ -300,7 +300,7 @@ TEST(Checkpoint, NewerForeignAndTornFilesAreRefused) {
   write_text(path, std::string(2 << 20, ' '));
   EXPECT_EQ(refusal(run.path()), name + "larger than 1 MiB");
   write_text(path, replaced(good, "\"step\": 1", "\"step\": 2"));
-  EXPECT_EQ(refusal(run.path()), name + "damaged: its checksum is not that of its contents");
+  EXPECT_EQ(refusal(run.path()), name + "damaged: its checksum doesn't match its contents");
   write_text(path, good);
   EXPECT_EQ(refusal(run.path()), "no error");
 }

@@ -192,7 +192,7 @@ TEST(Safetensors, UnsoundFilesAreRefusedWithTheirReason) {
 
 TEST(Safetensors, OtherDtypesAreNamed) {
   EXPECT_EQ(refusal(file_of("{" + tensor("mask", "BOOL", "", "0,1") + "}", std::string(1, '\0'))),
-            "f: tensor 'mask' is of dtype BOOL; F64, F32, F16, BF16 and I64 can be read");
+            "f: tensor 'mask' has dtype BOOL; F64, F32, F16, BF16 and I64 can be read");
 }
 
 TEST(Safetensors, EveryCutIsNoticed) {

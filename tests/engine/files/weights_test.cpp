@@ -79,7 +79,7 @@ TEST(Weights, OtherPatchesAreNamed) {
   TensorFile file;
   file.tensors["patch_embed.proj.weight"] = filled({2, 3, 2, 2});
   EXPECT_EQ(error_of([&] { fit_weights(file, "w", patches, {}); }),
-            "w: these weights don't fit the model; of another shape: patch_embed.proj.weight "
+            "w: these weights don't fit the model; wrong shape: patch_embed.proj.weight "
             "[2x3x2x2] for [2x3x4x4]; give --patch-size 2");
 }
 
@@ -116,12 +116,12 @@ TEST(Weights, HeadsThatDisagreeAreNotSwapped) {
   TensorFile file = fitting_file();
   file.tensors["head.weight"] = filled({5, 2});
   EXPECT_EQ(refusal(file),
-            "w.safetensors: these weights don't fit the model; of another shape: head.weight [5x2] "
+            "w.safetensors: these weights don't fit the model; wrong shape: head.weight [5x2] "
             "for [3x2]");
   file.tensors["head.weight"] = filled({5, 4});
   file.tensors["head.bias"] = filled({5});
   EXPECT_EQ(refusal(file),
-            "w.safetensors: these weights don't fit the model; of another shape: head.weight [5x4] "
+            "w.safetensors: these weights don't fit the model; wrong shape: head.weight [5x4] "
             "for [3x2], head.bias [5] for [3]");
 }
 
@@ -143,7 +143,7 @@ TEST(Weights, PositionEmbeddingThatIsNoSquareIsRefused) {
   for (const std::vector<int64_t>& shape :
        {std::vector<int64_t>{1, 1 + 6, 2}, {1, 4, 2}, {1, 1 + 16, 3}, {2, 1 + 16, 2}, {17, 2}}) {
     file.tensors["pos_embed"] = filled(shape);
-    EXPECT_TRUE(has(refusal(file), "of another shape: pos_embed"));
+    EXPECT_TRUE(has(refusal(file), "wrong shape: pos_embed"));
   }
 }
 

@@ -74,10 +74,9 @@ TEST(Config, MistakesNameFileAndKey) {
                       "run.json: looks like YAML; write JSON: {\"key\": value, ...}");
   expect_config_error("lr = 0.1\n", "run.json: looks like TOML; write JSON: {");
   expect_config_error("lr", "line 1, column 1: this is not JSON");
-  expect_config_error(R"({"learning_rate": 1})",
-                      "run.json: unknown key 'learning_rate': here it is lr");
+  expect_config_error(R"({"learning_rate": 1})", "run.json: unknown key 'learning_rate': use lr");
   expect_config_error(R"({"batch_size": 1})",
-                      "unknown key 'batch_size': here it is batch, of all processes together "
+                      "unknown key 'batch_size': use batch, of all processes together "
                       "(local_batch: of each)");
   expect_config_error(R"({"mean": [124, 116, 104]})",
                       "must be at least 0 and at most 1; divide values of 0-255 by 255");
@@ -139,7 +138,7 @@ TEST(Config, SizesFollowTheKindOfData) {
       8);
 }
 
-// The set-up in which ResNets are usually compared on CIFAR-10.
+// The crops and flips for CIFAR are those with which ResNets are usually compared on it.
 TEST(Config, CropsAndFlipsFollowTheKindOfData) {
   const auto crop = [](DataKind kind) {
     const Options o = resolve({"vit_tiny"}, kind);
@@ -182,7 +181,7 @@ TEST(Config, AugmentStandsForOtherOptionsWhichWin) {
             "strong, auto-augment ra 2 x 9, erasing 0.1, mixup 0.8, cutmix 1; random-resized 0.5");
 }
 
-// The run's config.json has --augment strong, which implied less when the run began.
+// The run's config.json has --augment strong, which implied fewer options when the run began.
 TEST(Config, AResumedRunKeepsWhatAugmentStoodFor) {
   const TemporaryFolder folder;
   const Options o = resolve({"vit_tiny", "--augment", "strong"}, DataKind::photos);
@@ -299,8 +298,8 @@ TEST(Config, OptionsThatDontSuitTheModel) {
   expect_refused({"resnet34", "--representation-size", "8"},
                  "--representation-size: resnet34 has no class token");
   expect_refused({"vit_tiny_distilled", "--representation-size", "8"},
-                 "--representation-size: vit_tiny_distilled has two heads, which read their tokens "
-                 "themselves; it is for models with one");
+                 "--representation-size: vit_tiny_distilled has two heads, each of which reads its "
+                 "own token; this option needs a model with one");
   expect_refused({"resnet34", "--pos-drop-rate", ".1"},
                  "--pos-drop-rate: resnet34 has no position embedding");
   expect_refused({"resnet34", "--proj-drop-rate", ".1"},
@@ -319,9 +318,9 @@ TEST(Config, ContradictionsAndUnknownModels) {
   TemporaryFolder folder;
   write_text(folder / "c.json", R"({"batch": 8, "local_batch": 4})");
   EXPECT_TRUE(is_line(preliminary_error({"vit_tiny", "--batch", "8", "--local-batch", "4"}),
-                      "--batch and --local-batch exclude each other"));
+                      "--batch and --local-batch can't be used together"));
   EXPECT_TRUE(is_line(preliminary_error({"vit_tiny", "--config", folder / "c.json"}),
-                      "c.json: --batch and --local-batch exclude"));
+                      "c.json: --batch and --local-batch can't be used"));
   EXPECT_TRUE(is_line(preliminary_error({"--lr", "1"}), "no MODEL given"));
   EXPECT_TRUE(
       is_line(preliminary_error({"--config", folder / "none.json"}), "none.json: no such file"));
@@ -330,43 +329,41 @@ TEST(Config, ContradictionsAndUnknownModels) {
   EXPECT_TRUE(is_line(error_of([] { load_model_config("../models/vit_tiny"); }), "unknown model"));
   const auto expect_advice = [](const std::string& name, const std::string& advice) {
     EXPECT_TRUE(is_line(error_of([&] { load_model_config(name); }),
-                        "unknown model '" + name + "'" + advice + "; there are resnet101, "));
+                        "unknown model '" + name + "'" + advice + "; available: resnet101, "));
   };
   expect_advice("vit_huge_patch14_224",
-                ": not there in barevision; nearest: vit_large (304 M), vit_base (86.6 M)");
+                ": not in barevision; nearest: vit_large (304 M), vit_base (86.6 M)");
   expect_advice("vit_medium",
-                ": not there in barevision; nearest: vit_small (22.1 M), vit_base (86.6 M)");
-  expect_advice("resnet26",
-                ": not there in barevision; nearest: resnet34 (21.8 M), resnet18 (11.7 M)");
-  expect_advice("resnet18d",
-                ": not there in barevision; nearest: resnet18 (11.7 M), resnet34 (21.8 M)");
+                ": not in barevision; nearest: vit_small (22.1 M), vit_base (86.6 M)");
+  expect_advice("resnet26", ": not in barevision; nearest: resnet34 (21.8 M), resnet18 (11.7 M)");
+  expect_advice("resnet18d", ": not in barevision; nearest: resnet18 (11.7 M), resnet34 (21.8 M)");
   expect_advice("swin_tiny_patch4_window7_224.ms_in1k",
-                ": not there in barevision; nearest: vit_small (22.1 M), vit_base (86.6 M)");
+                ": not in barevision; nearest: vit_small (22.1 M), vit_base (86.6 M)");
   expect_advice("vit_tiny_patch16_224",
-                ": here it is vit_tiny (--patch-size 16 --image-size 224 are its defaults)");
-  expect_advice("vit_base_patch16_384", ": here it is vit_base --patch-size 16 --image-size 384");
+                ": use vit_tiny (--patch-size 16 --image-size 224 are its defaults)");
+  expect_advice("vit_base_patch16_384", ": use vit_base --patch-size 16 --image-size 384");
   expect_advice("hf_hub:timm/vit_large_patch32_384.orig_in21k",
-                ": here it is vit_large --patch-size 32 --image-size 384; its weights: --weights "
+                ": use vit_large --patch-size 32 --image-size 384; its weights: --weights "
                 "timm/vit_large_patch32_384.orig_in21k if ./launcher weights list has it, or "
                 "FILE, the model.safetensors of "
                 "huggingface.co/timm/vit_large_patch32_384.orig_in21k");
   expect_advice("deit_tiny_distilled_patch16_224.fb_in1k",
-                ": here it is vit_tiny_distilled (--patch-size 16 --image-size 224 are its "
+                ": use vit_tiny_distilled (--patch-size 16 --image-size 224 are its "
                 "defaults); its weights: --weights "
                 "timm/deit_tiny_distilled_patch16_224.fb_in1k if ./launcher weights list has it, "
                 "or FILE, the model.safetensors of "
                 "huggingface.co/timm/deit_tiny_distilled_patch16_224.fb_in1k");
   expect_advice("resnet50.a1_in1k",
-                ": here it is resnet50; its weights: --weights timm/resnet50.a1_in1k if "
+                ": use resnet50; its weights: --weights timm/resnet50.a1_in1k if "
                 "./launcher weights list has it, or FILE, the model.safetensors of "
                 "huggingface.co/timm/resnet50.a1_in1k");
   expect_advice("deit_base_distilled_patch16_224",
-                ": not there in barevision; nearest: vit_base (86.6 M), vit_large (304 M)");
-  expect_advice("deit_tiny", ": here it is vit_tiny");
+                ": not in barevision; nearest: vit_base (86.6 M), vit_large (304 M)");
+  expect_advice("deit_tiny", ": use vit_tiny");
   expect_advice("resnext101_32x8d",
-                ": not there in barevision; nearest: resnext50_32x4d (25.0 M), resnet152 (60.2 M)");
+                ": not in barevision; nearest: resnext50_32x4d (25.0 M), resnet152 (60.2 M)");
   expect_advice("resnet200d.ra2_in1k",
-                ": not there in barevision; nearest: resnet152 (60.2 M), resnet101 (44.5 M)");
+                ": not in barevision; nearest: resnet152 (60.2 M), resnet101 (44.5 M)");
   expect_advice("vit_tiny_patch16_clip_224", "");
 }
 
@@ -477,7 +474,7 @@ TEST_F(Resume, WithAModelStartsARunWhereThereIsNone) {
   };
   refused({"vit_tiny", "--resume", "auto"}, "--resume auto needs --out DIR");
   refused({"--resume", "auto", "--out", fresh}, ": no such folder");
-  refused({"vit_tiny", "--resume", fresh, "--out", "x"}, "name the run's folder twice");
+  refused({"vit_tiny", "--resume", fresh, "--out", "x"}, "both name the run's folder");
 }
 
 TEST_F(Resume, NeedsARunFolder) {
@@ -539,7 +536,7 @@ TEST(ModelConfigTest, MistakesNameFileAndKey) {
                      "'depth' is not a whole number");
   expect_model_error(small_model, "\"heads\": 2", "\"heads\": 4", "not divisible");
   expect_model_error(small_model, "\"heads\": 2", "\"heads\": 0", "'heads' must be from 1 to 1024");
-  expect_model_error(small_model, "\"vit\"", "\"vitt\"", "unknown family 'vitt'; there are vit, ");
+  expect_model_error(small_model, "\"vit\"", "\"vitt\"", "unknown family 'vitt'; available: vit, ");
 }
 
 const char* const small_resnet = R"({"description": "d", "family": "resnet", "image_size": 8,
@@ -554,7 +551,7 @@ TEST(ModelConfigTest, ResnetsAreReadAndMistakesNamed) {
   EXPECT_EQ(model.groups, 2);
   EXPECT_EQ(model.width_per_group, 4);
   expect_model_error(small_resnet, "\"bottleneck\"", "\"wide\"",
-                     "m.json: unknown 'block' wide; there are basic and bottleneck");
+                     "m.json: unknown 'block' wide; must be basic or bottleneck");
   expect_model_error(small_resnet, "[1, 2, 3, 4]", "[1, 2, 3]",
                      "m.json: 'layers' must be 4 numbers of blocks");
   expect_model_error(small_resnet, "[1, 2,", "[1, 0,", "m.json: 'layers' must be from 1 to 1024");

@@ -90,7 +90,7 @@ TEST(CommandLineTest, FormsOfAnOption) {
 TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lrr", "1"}, "unknown option --lrr (did you mean --lr?)");
   expect_error({"--image_size", "32", "vit_tiny"}, "did you mean --image-size?");
-  expect_error({"-np", "2", "vit_tiny"}, "unknown option -np: here it is -n;");
+  expect_error({"-np", "2", "vit_tiny"}, "unknown option -np: use -n;");
   expect_error({"vit_tiny", "-q"}, "unknown option -q;");
   expect_error({"vit_tiny", "more"}, "unexpected argument 'more'");
   expect_error({"vit_tiny", "-5"}, "unknown option -5;");
@@ -246,7 +246,7 @@ TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
   EXPECT_TRUE(has(help({"resnet34", "--help"}), "the schedule ends with the last [4]"));
   EXPECT_TRUE(has(help({"resnet34", "--lr", "3", "--help"}), "peak learning rate [3]"));
   EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "side of the model's input in pixels"));
-  EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "holds for vit_tiny"));
+  EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "values for vit_tiny"));
   EXPECT_TRUE(
       has(help({"resnet34", "--nesterov", "--help-all"}), "Nesterov momentum for sgd [given]"));
 }
@@ -295,23 +295,22 @@ TEST(Text, NumbersAndNames) {
 
 // Names from timm and torchvision are answered with options that exist and mean the same.
 TEST(OptionsTest, NamesFromElsewhereAreTranslated) {
-  expect_error({"vit_tiny", "--batch-size", "32"},
-               "unknown option --batch-size: here it is --batch,");
-  expect_error({"vit_tiny", "-b", "32"}, "unknown option -b: here it is --batch,");
-  expect_error({"vit_tiny", "--drop-path", ".1"}, "--drop-path: here it is --drop-path-rate");
+  expect_error({"vit_tiny", "--batch-size", "32"}, "unknown option --batch-size: use --batch,");
+  expect_error({"vit_tiny", "-b", "32"}, "unknown option -b: use --batch,");
+  expect_error({"vit_tiny", "--drop-path", ".1"}, "--drop-path: use --drop-path-rate");
   expect_error({"vit_tiny", "--aug-repeats", "3"},
-               "unknown option --aug-repeats: not there in barevision;");
+               "unknown option --aug-repeats: not in barevision;");
   expect_error({"vit_tiny", "--channels-last"},
                "unknown option --channels-last: not needed here: ");
-  expect_error({"vit_tiny", "--batch_size", "32"}, "--batch_size: here it is --batch,");
-  expect_error({"vit_tiny", "--clip-mode", "agc"}, "--clip-mode: not there in barevision");
+  expect_error({"vit_tiny", "--batch_size", "32"}, "--batch_size: use --batch,");
+  expect_error({"vit_tiny", "--clip-mode", "agc"}, "--clip-mode: not in barevision");
   expect_error({"vit_tiny", "--device", "gpu"}, "must be one of auto, cpu, simt, cuda");
   expect_error({"vit_tiny", "--optimizer", "SGD"}, "(did you mean sgd?)");
   expect_error({"vit_tiny", "--auto-augment", "rand-m9-mstd0.5"},
-               "cifar10, imagenet (here it is ra, with --ra-ops and --ra-magnitude)");
+               "cifar10, imagenet (use ra, with --ra-ops and --ra-magnitude)");
   expect_error({"vit_tiny", "--betas", "0.9", "0.999"},
-               "unexpected argument '0.999': lists are written with commas, as --betas 0.9,0.999");
-  expect_error({"vit_tiny", "/"}, "unexpected argument '/': data are given by --data");
+               "unexpected argument '0.999': write lists with commas, like --betas 0.9,0.999");
+  expect_error({"vit_tiny", "/"}, "unexpected argument '/': give data as --data PATH");
   expect_error({"vit_tiny", "--quantum"}, "unknown option --quantum; ./launcher --help");
   for (const std::string& flag :
        split("--opt --opt-eps --opt-betas --wd --sched --sched-on-updates --drop --drop-path "

@@ -102,7 +102,7 @@ TEST(Partition, BlocksCoverTheModel) {
     parameters += all[i].parameters;
   }
   EXPECT_EQ(parameters, double(graph.parameter_count()));
-  // Each matrix product has two in backward, except that the patches have no gradient.
+  // Backward has two matrix products per product of forward; only the patches have no gradient.
   EXPECT_NEAR(all[1].backward / all[1].forward, 2, .15);
   const auto parts = parts_of(all, Counts{2, 3});
   ASSERT_EQ(parts.size(), 2u);
@@ -111,7 +111,7 @@ TEST(Partition, BlocksCoverTheModel) {
   EXPECT_EQ(parts[0].parameters + parts[1].parameters, parameters);
 }
 
-// A ResNet's last blocks have most of its parameters, but its first blocks do as much work.
+// A ResNet's last blocks have most of its parameters, but its first blocks take as much work.
 TEST(Partition, ParametersAndCostCutAResnetElsewhere) {
   const auto all = resnet34_blocks();
   ASSERT_EQ(all.size(), 16u);

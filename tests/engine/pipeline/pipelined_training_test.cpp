@@ -272,7 +272,7 @@ bool equal_to_the_whole(Communicator& peers, Backend& backend, DeviceKind device
   return good;
 }
 
-// The configurations of `make test` or, if it is running, of `make test-all`.
+// The configurations of `make test` or, if that is what runs, of `make test-all`.
 std::vector<Config> configs(int processes, DeviceKind device) {
   const int P = processes;
   if (std::getenv("BAREVISION_TEST_ALL")) {

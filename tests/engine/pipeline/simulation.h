@@ -1,5 +1,5 @@
 // Simulates a pipeline's step event by event: when each task runs, and whether stages deadlock.
-// Exchanges take no time themselves; one ends when both sides of all its messages have reached it.
+// Exchanges take no time themselves: each ends when both sides of all its messages have reached it.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -149,7 +149,7 @@ TEST(PipelineSlots, ThePublishedOnes) {
   };
   using Slots = std::vector<std::vector<int>>;
   EXPECT_EQ(all({4, 1, 8}), (Slots{{4}, {3}, {2}, {1}}));
-  EXPECT_EQ(all({4, 2, 8}), (Slots{{8, 4}, {8, 4}, {7, 3}, {5, 1}}));  // as 6, 6, 5, 3 whole stages
+  EXPECT_EQ(all({4, 2, 8}), (Slots{{8, 4}, {8, 4}, {7, 3}, {5, 1}}));  // sums / 2: 6, 6, 5, 3
   EXPECT_EQ(all({4, 3, 8}), (Slots{{8, 7, 4}, {8, 5, 4}, {8, 4, 3}, {8, 4, 1}}));
 }
 

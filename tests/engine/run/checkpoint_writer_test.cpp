@@ -62,8 +62,8 @@ TEST_F(SavingBeside, ANewerOneReplacesTheOneThatWaits) {
     EXPECT_FALSE(std::filesystem::exists(in("run/step-0000000" + std::to_string(step)))) << step;
 }
 
-// The best checkpoint, of step 5, waits while the disk is busy; those of 6 and 7 wait behind it or
-// are replaced.
+// The best checkpoint, of step 5, waits while the disk is busy; those of steps 6 and 7 wait behind
+// it or are replaced.
 TEST_F(SavingBeside, TheBestIsNotReplaced) {
   Strings saved;
   std::thread release;

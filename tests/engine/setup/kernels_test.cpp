@@ -37,7 +37,7 @@ TEST(ResolveKernels, HopperIsRefusedWhereTheDeviceLacksIt) {
             "--kernels hopper: these kernels are made for sm_90 GPUs, this run is on the cpu; "
             "--device simt with SIMT_ARCH=sm_90 runs them without a GPU");
   EXPECT_EQ(refusal(options_of({"--kernels", "hopper", "--conv", "cudnn"}), DeviceKind::cuda),
-            "--kernels hopper: --conv cudnn asks for other convolutions; give one of them");
+            "--kernels hopper: --conv cudnn asks for other convolutions; give only one");
   if (!is_built(DeviceKind::simt)) return;
   EXPECT_EQ(refusal(hopper, DeviceKind::simt),
             "--kernels hopper: these kernels are made for sm_90 (H100, H200), the stand-in is an "

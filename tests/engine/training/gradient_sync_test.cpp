@@ -1,5 +1,5 @@
 // Two processes train on several channels to the same bits as on one channel, for any order of the
-// streams, also if each keeps only a part of the state (--zero 1).
+// streams, even if each keeps only a part of the state (--zero 1).
 #include "engine/training/gradient_sync.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ bool same_bits(const Weights& a, const Weights& b) {
   });
 }
 
-// A 16-bit model matters with --zero 1 alone: otherwise only gradients are sent, which are fp32.
+// A 16-bit model matters only with --zero 1: otherwise only gradients are sent, which are fp32.
 int channels_change_no_bit(Communicator& peers, Backend& backend, DType dtype) {
   const Graph graph =
       build_vit({.embed_dim = 64, .depth = 2, .heads = 2}, {.classes = small_classes},

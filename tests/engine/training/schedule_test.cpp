@@ -93,14 +93,14 @@ TEST(Schedule, WhatContradictsItself) {
     EXPECT_EQ(error_of([&] { check_schedule(o); }), line) << json;
   };
   refused(R"({"schedule": "constant", "period_epochs": 20})",
-          "--period-epochs goes with --schedule cosine, not constant");
+          "--period-epochs needs --schedule cosine, not constant");
   refused(R"({"schedule": "step", "decay_epochs": 2, "min_lr": 1e-6})",
-          "--min-lr goes with --schedule cosine or poly, not step");
-  refused(R"({"decay_epochs": 2})", "--decay-epochs goes with --schedule step, not cosine");
+          "--min-lr needs --schedule cosine or poly, not step");
+  refused(R"({"decay_epochs": 2})", "--decay-epochs needs --schedule step, not cosine");
   refused(R"({"decay_milestones": [2]})",
-          "--decay-milestones goes with --schedule multistep, not cosine");
+          "--decay-milestones needs --schedule multistep, not cosine");
   refused(R"({"decay_rate": 0.5})",
-          "--decay-rate goes with --schedule step or multistep or poly, not cosine");
+          "--decay-rate needs --schedule step or multistep or poly, not cosine");
   refused(R"({"schedule": "step"})",
           "--schedule step needs --decay-epochs, from one decay to the next");
   refused(R"({"schedule": "multistep"})",
@@ -128,7 +128,7 @@ TEST(Schedule, ARecipesOptionsGoWithItsSchedule) {
   EXPECT_EQ(o.decay_rate, .2);
 }
 
-// So are those of a config file if the command line chooses another schedule, rate or length.
+// A config file's options are dropped if the command line chooses another schedule, rate or length.
 TEST(Schedule, AFilesOptionsGiveWayToTheCommandLine) {
   const auto changed = [](const std::string& file, const std::string& line) {
     Options o = options(file, Source::config);
@@ -146,7 +146,7 @@ TEST(Schedule, AFilesOptionsGiveWayToTheCommandLine) {
     EXPECT_EQ(error_of([&] { changed(R"({"lr": 1e-3})", line); }),
               "--min-lr 0.01 is above --lr 0.001");
   EXPECT_EQ(error_of([&] { changed(R"({"schedule": "constant"})", R"({"min_lr": 1e-6})"); }),
-            "--min-lr goes with --schedule cosine or poly, not constant");
+            "--min-lr needs --schedule cosine or poly, not constant");
 }
 
 TEST(Schedule, InWords) {
@@ -156,7 +156,7 @@ TEST(Schedule, InWords) {
             "cosine (period 20 epochs, minimum 1e-06), then 1e-06 from epoch 601");
   EXPECT_EQ(text(R"({"schedule": "step", "decay_epochs": 30})"), "step (x 0.1 every 30 epochs)");
   EXPECT_EQ(text(R"({"schedule": "multistep", "decay_milestones": [30, 60], "decay_rate": 0.5})"),
-            "multistep (x 0.5 with epochs 30, 60)");
+            "multistep (x 0.5 at epochs 30, 60)");
   EXPECT_EQ(text(R"({"schedule": "poly", "decay_rate": 0.9, "min_lr": 0.01})"),
             "poly (power 0.9, minimum 0.01)");
 }

@@ -138,7 +138,7 @@ TEST(Trainer, TrainsOnAugmentedImagesAndEvaluatesPlainOnes) {
   EXPECT_NE(with.weights, plain.weights);
 }
 
-// Training images may be stored smaller than the model's input, evaluation images may not.
+// Only training images may be stored smaller than the model's input; evaluation images may not.
 TEST(Trainer, TrainsOnSmallImagesInABlackFrame) {
   constexpr int side = 8;
   SmallBatch whole(1), part(2), framed(3);
@@ -295,7 +295,7 @@ TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
     EXPECT_EQ(tensor.data, want.at(name).data) << name;
 }
 
-// An update of fewer micro-steps than accumulate weights its images like a full one.
+// An update of a single micro-step is the same with --accumulate 4 as with --accumulate 1.
 TEST(Trainer, IncompleteGroupIsWeightedByItsTrueCount) {
   Rig full(options(OptimizerKind::sgd, 1)), part(options(OptimizerKind::sgd, 4));
   const UpdateResult a = full.update({1}, .1), b = part.update({1}, .1);

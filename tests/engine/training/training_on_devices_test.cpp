@@ -228,7 +228,7 @@ TEST_P(TrainingOn, AnOverflowHalvesTheScaleAndChangesNothingElse) {
   UpdateState state = rig.trainer.state();
   EXPECT_EQ(state.count, 2);
   EXPECT_EQ(state.good_steps, 2);
-  state.loss_scale = 0x1p24f;  // then no gradient of this model fits into fp16
+  state.loss_scale = 0x1p24f;  // so large that the gradients overflow in fp16
   rig.trainer.set_state(state);
   const UpdateResult result = rig.steps(1)[0];
   EXPECT_TRUE(result.skipped);
@@ -315,7 +315,7 @@ TEST(TrainingOnSimt, TheGraphOfViTTinysStepDoesntGrow) {
   EXPECT_EQ(simt::spinning_waits(), spun);
   trainer.step().finish_update();
   EXPECT_EQ(vit.nodes().size(), 90u);
-  EXPECT_EQ(trainer.step().graph_nodes(), 274);  // two round a head of 10 classes
+  EXPECT_EQ(trainer.step().graph_nodes(), 274);  // two of them: round_product() for 10 classes
 }
 #endif
 

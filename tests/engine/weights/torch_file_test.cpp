@@ -99,16 +99,17 @@ TEST(TorchFile, IsToldFromSafetensorsByItsFirstBytes) {
     write_text(folder / "c.pth", text);
     EXPECT_TRUE(error_of([&] {
                   read_tensor_file(folder / "c.pth");
-                }).starts_with(folder / "c.pth: not a file of torch.save "))
+                }).starts_with(folder / "c.pth: not a torch.save file "))
         << text;
   }
 }
 
-// Python would call these at once; here reading stops at a refused name, instruction or key.
+// Python would call these functions while it reads; here reading stops at a refused name,
+// instruction or key.
 TEST(TorchFile, RunsNothing) {
   const TemporaryFolder folder;
   const std::string mark = folder / "it-ran", command = pickled("touch " + mark),
-                    end = ", which files of weights don't have" + advice;
+                    end = ", which weights files don't have" + advice;
   const auto said = [](const std::string& pickle) { return line(torch_file(pickle, {six})); };
   EXPECT_EQ(said("\x80\2cos\nsystem\n" + command + "\x85R."),
             "at byte 2: the name os.system" + end);
@@ -126,8 +127,7 @@ TEST(TorchFile, RunsNothing) {
   TorchTensor outside = matrix;
   for (const char* key : {"../../etc/passwd", "/etc/passwd", "", "0x1", "-1"}) {
     outside.key = key;
-    EXPECT_TRUE(
-        is_line(said(state_dict({outside})), ": a storage of the name '"s + key + "'" + end));
+    EXPECT_TRUE(is_line(said(state_dict({outside})), ": a storage named '"s + key + "'" + end));
   }
   EXPECT_EQ(said("\x80\2" + pickled("/etc/passwd") + "Q."),
             "at byte 18: arguments that differ from torch.save's" + end);
@@ -185,13 +185,13 @@ TEST(TorchFile, TensorsStayInTheirStorage) {
 }
 
 TEST(TorchFile, WhatIsNoStateDict) {
-  const std::string none = "no state dict: it has no tensors by name";
+  const std::string none = "no state dict: it has no named tensors";
   EXPECT_EQ(line(torch_file("\x80\2}.", {})), none);
   EXPECT_EQ(line(torch_file("\x80\2" + matrix.value() + ".", {six})), none);
   EXPECT_EQ(line(torch_file("\x80\2}K\1" + matrix.value() + "s.", {six})),
             "a tensor whose name is not text");
   EXPECT_EQ(line(TorchArchive{.members = {{"w/model.json", "{}"}}}.bytes()),
-            "a zip archive without a data.pkl, not one of torch.save's");
+            "a zip archive without a data.pkl, not a torch.save file");
   EXPECT_EQ(line(TorchArchive{.members = {{"w/data.pkl", state_dict({matrix})},
                                           {"w/byteorder", "big"},
                                           {"w/data/0", six}}}
@@ -242,7 +242,7 @@ TEST_F(OldTorchFile, MustBeWholeAndRunsNothing) {
   EXPECT_EQ(line(replaced(whole, "little_endian\x88", "little_endian\x89")),
             "its numbers are big-endian; save it again on another machine");
   EXPECT_EQ(line(replaced(whole, "M\xe9\x03", "M\xea\x03")),
-            "a file of torch.save in another version");
+            "a torch.save file of an unknown version");
   first_.key = "5";
   const std::string own = file(), six_elements = little_endian(6, 8) + six;
   EXPECT_EQ(line(replaced(own, six_elements, little_endian(7, 8) + six + "1234")),
@@ -250,11 +250,11 @@ TEST_F(OldTorchFile, MustBeWholeAndRunsNothing) {
   EXPECT_EQ(line(replaced(own, six_elements, little_endian(UINT64_MAX / 2, 8) + six)),
             "cut short in storage 2 of 2; get the file again");
   EXPECT_EQ(line(old_torch_file(state_dict({first_}), {"../x"}, {})),
-            "a storage that no tensor has: '../x'");
+            "a storage that no tensor uses: '../x'");
   EXPECT_EQ(line(old_torch_file(state_dict({first_}), {}, {})),
             "tensor 'a' needs storage 5, which the file lacks");
   EXPECT_EQ(line(old_torch_file("\x80\2cos\nsystem\n" + pickled("true") + "\x85R.", {}, {})),
-            "at byte 2: the name os.system, which files of weights don't have" + advice);
+            "at byte 2: the name os.system, which weights files don't have" + advice);
 }
 
 class ZipArchives : public testing::Test {
@@ -297,8 +297,8 @@ TEST_F(ZipArchives, MustBeWhole) {
   EXPECT_EQ(said([](A a) { a.members.push_back(a.members[1]); }),
             not_whole + "the member 'w/data/0' occurs twice" + again);
   const std::string packed =
-      "a zip archive in which the member 'w/data.pkl' is compressed or encrypted; torch.save only "
-      "stores";
+      "a zip archive in which the member 'w/data.pkl' is compressed or encrypted; torch.save does "
+      "neither";
   EXPECT_EQ(said([](A a) { a.method = 8; }), packed);
   EXPECT_EQ(said([](A a) { a.flags = 1; }), packed);
 }

@@ -83,7 +83,7 @@ class PictureFuzzer {
     return image;
   }
 
-  // A part, at any scale and of any rectangle, must have the whole's pixels despite the damage.
+  // Any rectangle decoded at any scale must equal that part of the whole image, despite the damage.
   static Image decode_part(Mutator& m, const std::vector<uint8_t>& bytes) {
     const double shrink = double(1 << m.below(4));
     Region of;
@@ -154,8 +154,8 @@ class PictureFuzzer {
     file = file.substr(0, m.below(file.size())) + other.bytes.substr(m.below(other.bytes.size()));
   }
 
-  // Claims a size that the data doesn't have, up to huge ones; for a JPEG also repeats its last
-  // scan.
+  // Writes into the header a size that the data doesn't have, up to a huge one; for a JPEG also
+  // repeats its last scan.
   static void claim(Mutator& m, Format format, std::string& file) {
     const auto put = [&](size_t at, int bytes, bool big_endian) {
       const size_t value = m.below(size_t{1} << (1 + m.below(16)));

@@ -102,7 +102,7 @@ std::vector<std::string> png_seeds() {
   return files;
 }
 
-// An information header of 12 (old), 40, 108 or 124 bytes; with masks for 16 or 32 bits.
+// A BMP with an information header of 12 (old), 40, 108 or 124 bytes, and masks for 16 or 32 bits.
 std::string bmp(int bits, uint32_t header, int height) {
   constexpr int width = 9;
   const bool old = header == 12, masked = !old && (bits == 16 || bits == 32);

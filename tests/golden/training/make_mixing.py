@@ -56,7 +56,7 @@ def mix(seed, smoothing, **options):
     np.random.seed(seed)
     timm.data.mixup.cutmix_bbox_and_lam = recorded
     mixup = Recorded(num_classes=CLASSES, label_smoothing=smoothing, **options)
-    ours = [2 * min(i, B - 1 - i) + (i >= B // 2) for i in range(B)]  # our row that timm's row i is
+    ours = [2 * min(i, B - 1 - i) + (i >= B // 2) for i in range(B)]  # our row that corresponds to timm's row i
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
     x = (torch.from_numpy(images()[ours]).float() / 255 - mean) / std
     x, target = mixup(x, torch.tensor(LABELS)[ours])

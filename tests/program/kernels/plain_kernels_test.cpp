@@ -82,7 +82,7 @@ TEST_F(PlainKernels, TrainEveryModelWithTheLossesOfTheFastOnes) {
 
 TEST_F(PlainKernels, AreRefusedWhereTheDeviceHasNone) {
   const std::string words = "resnet34 --data synthetic --kernels plain --out a ";
-  expect_refused(words + "--device cpu", "--kernels plain: these are a GPU's kernels");
+  expect_refused(words + "--device cpu", "--kernels plain: these are GPU kernels");
   expect_refused(words + "--device simt --conv cudnn", "--conv cudnn asks for other convolutions");
   expect_refused(words + "--device simt --kernels plane",
                  "--kernels plane: must be one of auto, plain, hopper");

@@ -36,7 +36,7 @@ TEST_F(FewerNodes, StartAfterALastCall) {
   nodes_ = "2:4";
   const std::string words = "-n 1 " + on_random + "--steps 2 --timeout 2 --out ";
   for (const int n : {0, 2}) start(n, words + "run");
-  expect_end(0, 0, "node 1, node 3 have not come: this start has 2 nodes of --nnodes 2:4\n");
+  expect_end(0, 0, "node 1, node 3 have not connected: this start has 2 nodes of --nnodes 2:4\n");
   expect_end(2, 0, "");
   go("-n 2 " + on_random + "--steps 2 --out whole");
   EXPECT_TRUE(contents(in("run/last/weights.safetensors")) ==
@@ -51,7 +51,7 @@ TEST_F(FewerNodes, StartAtOnceIfAllHaveCome) {
   EXPECT_LT(seconds_now() - begin, 100);  // the last call would take longer
 }
 
-// 4, 3 and again 4 processes: the batch stays the same, and the losses do within rounding.
+// 4, 3, then 4 processes again: the batch stays the same, and so do the losses, up to rounding.
 TEST_F(FewerNodes, FourThreeFour) {
   nodes_ = "3:4";
   most_ = 4;
@@ -66,7 +66,7 @@ TEST_F(FewerNodes, FourThreeFour) {
   wait_for_restart(2);
   const std::vector<std::string> errors = stop({0, 1, 2, 3});
   EXPECT_TRUE(has(errors[0],
-                  "node 3 has not come: this start has 3 nodes of --nnodes 3:4\n"
+                  "node 3 has not connected: this start has 3 nodes of --nnodes 3:4\n"
                   "restart 1 of 100: 3 processes, 4 before\n"));
   EXPECT_TRUE(has(errors[3], "restart 2 of 100: 4 processes, 3 before\n")) << errors[3];
   EXPECT_EQ(restarts("processes"), (std::vector<std::string>{"3", "4"}));
@@ -81,12 +81,12 @@ TEST_F(FewerNodes, EndIfTooFewAreLeft) {
   wait_for_steps();
   kill_node(1);
   expect_end(0, 1,
-             "node 1, node 2 have not come within 10 s (ten times --timeout), and --nnodes 2:3 "
-             "needs one more; start ./launcher on every node with its own --node-rank and the same "
-             "--nnodes 2:3 -n 1");
-  // Nodes that a new run never had are a user error.
+             "node 1, node 2 have not connected within 10 s (ten times --timeout), and --nnodes "
+             "2:3 needs one more; start ./launcher on every node with its own --node-rank and the "
+             "same --nnodes 2:3 -n 1");
+  // A new run whose nodes never come ends with a user error.
   start(0, "-n 1 " + endless + "other --max-restarts 100 --timeout 1");
-  expect_end(0, 2, "node 1, node 2 have not come within 3 s (three times --timeout)");
+  expect_end(0, 2, "node 1, node 2 have not connected within 3 s (three times --timeout)");
 }
 
 TEST_F(FewerNodes, EndIfTheBatchOrThePipelineDoesNotFit) {
@@ -121,7 +121,7 @@ TEST_F(FewerNodes, DontTakeAnotherShape) {
              "node 1 (" + host() +
                  ") was started with --nnodes 2:3 -n 1, node 0 with --nnodes 1:3 -n 1; give "
                  "all nodes the same\n");
-  // Also while node 0 trains.
+  // Node 1 is also refused while node 0 trains.
   kill_node(0);
   nodes_ = "1:3";
   start(0, words_ + "--timeout 2");
@@ -184,8 +184,8 @@ TEST_F(FewerNodes, RefuseWhatCanNotBe) {
           on_vit);
   EXPECT_EQ(end.code, 2);
   EXPECT_EQ(end.errors,
-            "--local-batch excludes --nnodes 1:2 with --max-restarts: the images of a step stay "
-            "the same when the number of processes changes; give --batch\n");
+            "--local-batch can't be used with --nnodes 1:2 and --max-restarts: the images of a "
+            "step stay the same when the number of processes changes; give --batch\n");
 }
 
 }  // namespace

@@ -54,14 +54,14 @@ TEST_F(NodeRestarts, ALauncherThatIsKilledForGood) {
   start_both(words);
   wait_for_steps();
   kill(node(1).pid(), SIGKILL);
-  // Node 0, started again, waits as long.
+  // Node 0 waits as long when it is started again.
   for (int i = 0; i < 2; ++i) {
     const Finished end = node(0).wait();
     EXPECT_EQ(end.code, 1);
     EXPECT_TRUE(has(end.errors, "waiting for node 1 (ranks 2-3), up to ten times --timeout\n"))
         << end.errors;
     EXPECT_TRUE(has(end.errors,
-                    "node 1 (ranks 2-3) has not come within 10 s (ten times --timeout); "
+                    "node 1 (ranks 2-3) has not connected within 10 s (ten times --timeout); "
                     "start ./launcher on every node"))
         << end.errors;
     EXPECT_FALSE(node(0).anyone_left());

@@ -80,7 +80,7 @@ TEST_F(ProgramRestarts, AProcessThatIsKilled) {
   EXPECT_TRUE(has(contents(in("run/report.html")), "<p>" + line + "</p>"));
 }
 
-// A request to stop that arrives while the launcher ends the remaining processes.
+// A request to stop arrives while the launcher ends the remaining processes.
 TEST_F(ProgramRestarts, DontFollowARequestToStop) {
   const auto run = start("-n 2 " + endless + "--save-every 2steps --out run --max-restarts 3");
   ASSERT_TRUE(run->wait_for(in("run/last/state.json"), "crc32c"));
@@ -246,8 +246,8 @@ TEST_F(ProgramRestarts, MinNprocIsChecked) {
       run("-n 2 " + on_vit + "--local-batch 2 --max-restarts 1 --min-nproc 1 --out run");
   EXPECT_EQ(end.code, 2);
   EXPECT_EQ(end.errors,
-            "--local-batch excludes --min-nproc 1 with --max-restarts: the images of a step stay "
-            "the same when the number of processes changes; give --batch\n");
+            "--local-batch can't be used with --min-nproc 1 and --max-restarts: the images of a "
+            "step stay the same when the number of processes changes; give --batch\n");
 }
 
 // The same --local-batch is allowed again if the number of processes is the same.
@@ -280,7 +280,7 @@ TEST_F(ProgramRestarts, UnderAnotherLauncher) {
   EXPECT_FALSE(std::filesystem::exists(in("run")));
   go(words + "2", rank);
   EXPECT_TRUE(has(go(words + "3", again).output, "resumed after step 2\n"));
-  // A launcher of ours that torchrun has started again needs --resume, too, and may restart.
+  // Our launcher, too, needs --resume if torchrun has started it again; it may use --max-restarts.
   again.environment = {{"TORCHELASTIC_RESTART_COUNT", "1"}};
   const Finished anew =
       run_program(folder_.path(), "-n 2 " + endless + "--out other --max-restarts 3", again);

@@ -71,12 +71,12 @@ TEST_F(ProgramShards, AreRefusedWhereTheyCantBe) {
   expect_refused(words + "--batch 8 --shards 4 --micro-batches 2",
                  "--micro-batches 2: with --shards 4 there are 4; leave it out\n");
   expect_refused("-n 2 " + words + "--batch 8 --shards 4 --reduce-dtype bf16",
-                 "--reduce-dtype bf16 rounds each process's sum, so the weights of --shards would "
-                 "depend on their number; leave one out\n");
+                 "--reduce-dtype bf16 rounds each process's sum, so with --shards the weights "
+                 "would depend on how many processes there are; leave one out\n");
   expect_refused("-n 2 " + words + "--batch 8 --shards 4 --all-reduce 2d",
                  "--all-reduce 2d adds in another order than --shards; leave one out\n");
   expect_refused("-n 2 " + words + "--batch 8 --reduce-dtype bf16 --all-reduce 2d",
-                 "--all-reduce 2d adds in fp32 alone; leave it or --reduce-dtype bf16 out\n");
+                 "--all-reduce 2d adds only in fp32; leave it out, or --reduce-dtype bf16\n");
   go(words + "--batch 8 --shards 4 --out run");
   expect_refused("--resume run --shards 2",
                  "--shards can't be changed with --resume: the run has 4; leave it out, or start a "

@@ -176,7 +176,7 @@ TEST_F(ProgramZero, NamesTheFirstGradientIn16Bits) {
   EXPECT_EQ(parts.errors, all.errors);
 }
 
-// Nothing follows the last save but the end of the processes.
+// After the last save the processes only end.
 TEST_F(ProgramZero, EndsOnSimtWithASave) {
   if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
   const std::string words = "-n 2 " + vit + "--device simt --steps 2 --timeout 60 ";
@@ -191,7 +191,7 @@ TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
     const Finished all = run(words), parts = run(words + "--zero 1");
     EXPECT_EQ(all.code, 1) << all.output;
     EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
-    // The line after it names the rank that was seen to end first.
+    // The next line may differ: it names the rank whose end was seen first.
     const auto first_line = [](const std::string& text) { return text.substr(0, text.find('\n')); };
     EXPECT_EQ(first_line(parts.errors), first_line(all.errors));
   }
@@ -204,7 +204,7 @@ TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
     EXPECT_EQ(end.errors, errors) << words;
   };
   expect_refused("-n 2 " + vit + "--zero 1 --all-reduce 2d",
-                 "--zero 1 needs the flat all-reduce; leave it or --all-reduce 2d out\n");
+                 "--zero 1 needs the flat all-reduce; leave it out, or --all-reduce 2d\n");
   expect_refused(vit + "--zero 2", "--zero 2: must be at least 0 and at most 1\n");
   const Finished alone = go(vit + "--zero 1 --steps 1");
   EXPECT_NE(alone.output.find("--zero 1 has no effect: there is one process"), std::string::npos)

@@ -76,7 +76,7 @@ class NamedWeights : public ProgramTest {
 
 TEST_F(NamedWeights, AreMissedWithTheCommandThatFetchesThem) {
   const std::string name = "timm/deit_tiny_patch16_224.fb_in1k",
-                    missing = name + " is not in the cache: ./launcher weights fetch " + name +
+                    missing = name + " is not in the cache: run ./launcher weights fetch " + name +
                               ", or put https://huggingface.co/" + name +
                               "/resolve/main/model.safetensors at " +
                               in("cache/" + name + ".safetensors");
@@ -85,9 +85,9 @@ TEST_F(NamedWeights, AreMissedWithTheCommandThatFetchesThem) {
   expect_error("eval " + name + " --data photos", missing);
   expect_error("predict " + name + " photos", missing);
   expect_error(vit_ + "--weights timm/deit_tiny",
-               "no public weights timm/deit_tiny are known; near it: "
+               "no public weights timm/deit_tiny are known; similar: "
                "timm/deit_tiny_patch16_224.fb_in1k, "
-               "timm/deit_tiny_distilled_patch16_224.fb_in1k; ./launcher weights list has all");
+               "timm/deit_tiny_distilled_patch16_224.fb_in1k; ./launcher weights list shows all");
 }
 
 TEST_F(NamedWeights, BringTheirModelAndPixels) {
@@ -127,7 +127,7 @@ TEST_F(NamedWeights, OfARecipeAreFetchedByTheCommandItNames) {
                         "--steps 1 --out run ";
   const TensorFile weights = trained("resnet50 --image-size 32");
   expect_error(
-      words, name + " is not in the cache: ./launcher weights fetch " + name +
+      words, name + " is not in the cache: run ./launcher weights fetch " + name +
                  ", or put https://huggingface.co/" + name + "/resolve/main/model.safetensors at " +
                  in("cache/" + name + ".safetensors") + "; --weights none starts from random ones");
   EXPECT_TRUE(has(succeed("recipes seedlings_resnet50").output,
@@ -165,7 +165,7 @@ TEST_F(NamedWeights, OfTorchvisionAreReadWithoutPython) {
   }
   write_text(in("bad.pth"), torch_file("\x80\2cos\nsystem\n" + pickled("true") + "\x85R.", {}));
   expect_error("resnet50 --data photos --weights bad.pth",
-               "bad.pth: at byte 2: the name os.system, which files of weights don't have; nothing "
+               "bad.pth: at byte 2: the name os.system, which weights files don't have; nothing "
                "in it is run; if you trust it, save its state_dict alone");
 }
 

@@ -81,7 +81,7 @@ TEST_F(WeightsFetch, DownloadsOnce) {
   EXPECT_EQ(end.output, said("saved"));
   EXPECT_EQ(server.paths(),
             std::vector<std::string>{"/timm/" + only_ + "/resolve/main/model.safetensors"});
-  EXPECT_EQ(fetch(server).output, said("was there"));
+  EXPECT_EQ(fetch(server).output, said("already there"));
   EXPECT_EQ(server.begins(), Begins{0});
   const Finished list = run_program(folder_.path(), "weights list vit_tiny", options());
   EXPECT_TRUE(
@@ -258,7 +258,7 @@ TEST_F(WeightsFetch, SaysWhatTheServerSays) {
   expect_failed(nobody, "curl: (7) Failed to connect to 127.0.0.1 port 1");
 }
 
-// Limits file sizes, like a full disk, in the middle of curl's writing.
+// A limit on file sizes stops curl in the middle of the download, as a full disk does.
 TEST_F(WeightsFetch, KeepsWhatThereWasRoomFor) {
   const HttpServer server(file_, {{}});
   ProgramOptions full = options();
@@ -302,7 +302,7 @@ TEST_F(WeightsFetch, LeavesAnotherUsersCache) {
   const Finished end = run_program(folder_.path(), words(server), o);
   EXPECT_EQ(end.code, 2);
   EXPECT_EQ(end.errors, in("home/.cache") +
-                            " belongs to user 12345, this is root: --cache DIR names another "
+                            " belongs to user 12345, you are root: --cache DIR names another "
                             "folder, BAREVISION_CACHE for all commands\n");
   EXPECT_EQ(names_in(in("home/.cache")), Names{});
   EXPECT_EQ(server.begins(), Begins{});
@@ -314,12 +314,12 @@ TEST_F(WeightsFetch, OfMistakes) {
     EXPECT_EQ(end.code, 2) << end.output;
     return end.errors;
   };
-  const std::string list = "; ./launcher weights list has all\n";
+  const std::string list = "; ./launcher weights list shows all\n";
   EXPECT_EQ(
       error("weights fetch timm/resnet34.a9_in1k"),
-      "no public weights timm/resnet34.a9_in1k are known; near it: timm/resnet34.a1_in1k" + list);
+      "no public weights timm/resnet34.a9_in1k are known; similar: timm/resnet34.a1_in1k" + list);
   EXPECT_EQ(error("weights fetch torchvision/resnet50"),
-            "no public weights torchvision/resnet50 are known; near it: "
+            "no public weights torchvision/resnet50 are known; similar: "
             "torchvision/resnet50-0676ba61, torchvision/resnet50-11ad3fa6" +
                 list);
   EXPECT_TRUE(has(error("weights fetch resnet50"), " and 14 more" + list));

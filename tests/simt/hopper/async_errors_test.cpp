@@ -39,7 +39,7 @@ class SimtAsyncErrors : public SimtHopper {
     in_ = map_of(data_.at, ElementType::f32, {32, 8}, {32, 8});
     to_ = map_of(out_.at, ElementType::f32, {32, 8}, {32, 8});
   }
-  // In all orders, each with copies late and early.
+  // Expects the message in every order, with late and with early copies.
   template <auto kernel>
   void says_in_each(unsigned threads, std::initializer_list<std::string> parts) {
     for (const Delivery d : {Delivery::late, Delivery::early}) {
@@ -257,10 +257,9 @@ void waits_planted_in_a_loop(const CUtensorMap, const CUtensorMap) {
 }
 TEST_F(SimtAsyncErrors, MisusedBarriersAreNamed) {
   says_in_each<arrives_planted_before_init>(
-      32,
-      {"thread (0,0,0) calls mbarrier.arrive on byte 2056 of its shared memory, which is not an "
-       "mbarrier: not initialised yet, or invalidated, at ",
-       at(224)});
+      32, {"calls mbarrier.arrive on byte 2056 of its shared memory, which is not an mbarrier: "
+           "not initialised yet, or invalidated, at ",
+           at(224)});
   says_in_each<waits_planted_after_inval>(
       32, {"calls mbarrier.try_wait on byte 2048 of its shared memory, which is not an mbarrier"});
   says_in_each<inits_planted_twice>(

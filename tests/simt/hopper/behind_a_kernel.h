@@ -12,7 +12,7 @@ namespace bv::test {
 // writes all their memory, which holds NaN until then.
 inline bool behind_a_kernel = false;
 
-// The operations that ran behind such a kernel; those with a kernel that began before it had ended.
+// all: the operations that ran behind such a kernel; early: those that began before it had ended.
 struct RunBehind {
   std::set<std::string> all, early;
 };

@@ -1,5 +1,5 @@
-// Every kernel waits for the kernel ahead. Tested here: the kernels that --kernels hopper runs but
-// that aren't made for sm_90. KernelTable/simt_hopper tests those made for sm_90, in all its rows.
+// Every kernel must wait for the kernel ahead. These tests run the kernels that --kernels hopper
+// uses but that aren't made for sm_90; KernelTable/simt_hopper tests the others, in all its rows.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

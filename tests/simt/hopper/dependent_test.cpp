@@ -1,4 +1,4 @@
-// Kernels that may begin before the kernel ahead has ended: its writes are hidden until their
+// Kernels that may begin before the kernel ahead has ended must not see its writes until their
 // griddepcontrol.wait, in streams and in graphs captured from them.
 #include <gtest/gtest.h>
 

@@ -24,7 +24,7 @@ class SimtHopper : public testing::Test {
   }
 };
 
-// In all orders, each with TMA late, early and at random times.
+// Runs `body` in all orders, with TMA copies as the order specifies, late, early and at random.
 template <class Body>
 void in_each_order_and_delivery(Body body) {
   for (const Delivery d : {Delivery::as_order, Delivery::late, Delivery::early, Delivery::random}) {
@@ -53,7 +53,7 @@ CUtensorMap map_of(const T* data, ElementType type, std::vector<unsigned> size,
   return made.map;
 }
 
-// Aligned like memory of cudaMalloc.
+// Aligned like memory from cudaMalloc.
 template <class T>
 struct alignas(256) Aligned {
   T at[8192];

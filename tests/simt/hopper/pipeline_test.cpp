@@ -1,5 +1,5 @@
-// A ring of stages between a producer warp, which loads by TMA, and consumer warps, as in Hopper's
-// kernels: exact and without messages in every order; then its possible mistakes, planted.
+// A ring of stages between a producer warp that loads by TMA and consumer warps. The sums must be
+// exact in every order, without messages. Then each of a ring's possible mistakes is planted.
 #include <gtest/gtest.h>
 
 #include "tests/simt/hopper/hopper_test.h"
@@ -122,7 +122,7 @@ TEST_F(SimtPipeline, IsExactAndSilentInEveryOrder) {
   });
 }
 
-// Each mistake is named in every order or, if no order of waits shows it, gives a wrong sum.
+// Each mistake must give a message that names it or, in orders whose waits hide it, a wrong sum.
 TEST_F(SimtPipeline, DataReadBeforeItsPhaseIsNaNOrNamed) {
   std::string error = run_it<Bug::no_wait_full>();  // late
   EXPECT_TRUE(says(error, {"sum_boxes<", ": block (0,0,0): thread (64,0,0) waits at ", at(55),

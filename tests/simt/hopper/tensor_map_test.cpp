@@ -1,4 +1,4 @@
-// Refusals by the driver's stand-in and make_map: each limit at its boundary.
+// The limits within which the driver's stand-in and make_map accept a map, each at its boundary.
 #include <gtest/gtest.h>
 
 #include "tests/simt/hopper/hopper_test.h"

@@ -1,6 +1,6 @@
-// TMA's boxes and stmatrix against plain loops: tiles of 1 to 5 dimensions, inside, partly inside
-// and outside the tensor, with element strides and each swizzle; pixels of convolutions;
-// reductions; bulk copies.
+// Compares TMA and stmatrix with plain loops: tiles of 1 to 5 dimensions, inside, partly inside and
+// outside the tensor, with element strides and each swizzle; pixels of convolutions; reductions;
+// bulk copies.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,5 @@
-// Mistakes with wgmma, each planted: behaviour that is undefined on a GPU is an error here, which
-// names the mistake, or leaves NaN.
+// Mistakes with wgmma, planted one by one. A mistake that is undefined behaviour on a GPU ends the
+// kernel here with a message that names it, or leaves NaN.
 #include "tests/simt/hopper/wgmma_test.h"
 
 namespace bv::simt_gpu {

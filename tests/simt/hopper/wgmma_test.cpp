@@ -1,4 +1,4 @@
-// wgmma's stand-in: every shape and layout, exact in all orders and deliveries.
+// The stand-in's wgmma is exact for every shape and layout, in all orders and deliveries.
 #include "tests/simt/hopper/wgmma_test.h"
 
 namespace bv::simt_gpu {

@@ -26,11 +26,11 @@ struct TileLayout {
     if (swizzle != Swizzle::none) return major == Major::k ? 16 : panel_bytes();
     return major == Major::k ? panel_bytes() : 8 * row();
   }
-  // The offset of the operand of the wgmma that begins at k,
+  // The offset of the operand of the wgmma that begins at k.
   int step(int k) const {
     return major == Major::k ? k * 2 / row() * panel_bytes() + k * 2 % row() : k * row();
   }
-  // and the offset of an element of the tile.
+  // The offset of an element of the tile.
   int offset(int mn, int k) const {
     const int along = major == Major::k ? k : mn, across = major == Major::k ? mn : k;
     const int at = along * 2 / row() * panel_bytes() + across * row() + along * 2 % row();
