@@ -11,7 +11,7 @@ struct UserError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The run can't continue (not finite, disk full, a peer lost): exit code 1 and this line.
+// The run can't continue (loss not finite, disk full, peer lost): exit code 1 and this line.
 struct RunError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

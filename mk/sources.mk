@@ -1,5 +1,5 @@
-# Sources and objects: a file's folder decides whether and how it is built; a new file needs no
-# edit.
+# Sources and objects: a file's folder decides whether and how it is built, so a new file needs no
+# change here.
 in = $(sort $(foreach room,$(2),$(wildcard $(room)/*.$(1))))
 rooms_of = $(patsubst %/,%,$(foreach room,$(1),$(wildcard $(room)/ $(room)/*/ $(room)/*/*/)))
 # In these folders NAME.cpp is built twice, for AVX2 and AVX-512, and NAME.cu twice, for simt and

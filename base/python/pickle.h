@@ -46,7 +46,7 @@ struct PickleKind {
     std::string_view module, name;
   };
   std::span<const Name> names;
-  const char* owner;   // "CIFAR's files": a refusal ends with ", which CIFAR's files don't have"
+  const char* owner;   // "CIFAR's files": refuse_here() adds ", which CIFAR's files don't have"
   const char* advice;  // for a user whose file is refused
   // Handlers, each of which pushes its result. call: names[name] with `arguments`; build: sets the
   // state of an object; persistent: an object stored outside the pickle (null: refused).

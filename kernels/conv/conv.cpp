@@ -6,8 +6,8 @@
 // NHWC, weights KRSC. Two algorithms, chosen for each shape by the measured rules below:
 // * products over rows (conv_rows.h, conv_weight_rows.h), which never multiply padding, and compute
 //   moments and the sum with `add` while pixels are in the caches;
-// * oneDNN's, a few per cent faster where nearly all taps are in bounds. With moments or add,
-//   images are processed in chunks whose result stays in the last-level cache.
+// * oneDNN's algorithm, a few per cent faster where nearly all taps are in bounds. With moments or
+//   `add`, images are processed in chunks whose result stays in the last-level cache.
 // Limited by arithmetic: each tensor is read or written about once.
 #include "kernels/conv/conv_rows.h"
 #include "kernels/conv/conv_weight_rows.h"

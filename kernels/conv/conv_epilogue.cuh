@@ -130,7 +130,7 @@ struct Epilogue {
   }
 
   // Computes each column's mean over the tile and its sum of squared differences from the mean,
-  // both of the rounded values.
+  // from the rounded values.
   __device__ void moments() const {
     const int left = p.geometry.pixels - t.pixel;
     mean(1.f / static_cast<float>(min(m, left)));

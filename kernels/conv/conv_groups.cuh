@@ -9,8 +9,8 @@
 // A tile is m pixels x n channels of out and reads the same channels of the image. A step is a tap,
 // or, if the image is as large as out and the filter 3 wide (3 x 3, stride 1, padding 1), a row of
 // three taps, which read the same pixels shifted by one. A tap's filter is [n, width] in both
-// directions, with the weight's k as rows. The filter is expanded on its way into shared memory: zeros are
-// stored once, and copies write only the groups' own channels.
+// directions, with the weight's k as rows. It is expanded when it is copied to shared memory: zeros
+// are stored once, and copies write only the groups' own channels.
 #pragma once
 #include "kernels/conv/conv_image_rows.cuh"
 
@@ -22,7 +22,7 @@ constexpr int row_taps = 3;
 // taps: taps per step, 1 or row_taps.
 template <int width, int taps>
 struct Stage {
-  alignas(128) uint4 image[(m + taps - 1) * n / 8];  // [pixels, n]; with row_taps, from one before
+  alignas(128) uint4 image[(m + taps - 1) * n / 8];  // [pixels, n]; row_taps: starts 1 pixel early
   alignas(128) uint4 filter[taps][n * width / 8];    // [n, width]
 };
 

@@ -16,7 +16,7 @@
 // Block:  4 warps multiply 32 of gemm_k per step; cp.async runs 3 steps ahead (conv_tiles.cuh). All
 //         taps of 32 channels precede the next 32, since neighbouring taps share rows in L1. The
 //         epilogue stages sums in shared memory, for coalesced 16-byte stores and to compute the
-//         tile's moments without re-reading out.
+//         tile's moments without re-reading `out`.
 // Warp:   its part of the tile's sums, in registers.
 // Limited by mma (3x3) or by memory (1x1 with few channels). Resources: tests/kernels/resources.txt
 #include <algorithm>

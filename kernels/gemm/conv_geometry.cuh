@@ -28,7 +28,7 @@ struct Divisor {
 
 struct Geometry {
   int pixels, Y, X;          // of all images; rows and columns of one image. Input gradient: of a
-                             // phase, rounded up to the same number in all
+                             // phase, rounded up to the same number in all phases
   Divisor by_image, by_row;  // Y * X, X
   int H, W;                  // of the image
   int out_H, out_W;

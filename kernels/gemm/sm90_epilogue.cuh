@@ -50,7 +50,7 @@ __device__ void for_each_square(Piece<tile_m>& piece, F f) {
 __device__ inline void wait_for_consumer(int consumer) { bar_sync(1 + consumer, warpgroup); }
 __device__ inline bool first_of_consumer() { return threadIdx.x % warpgroup == 0; }
 
-// Makes the pieces that the consumer's threads have written visible to TMA, to be stored.
+// Makes the pieces that the consumer's threads have written visible to TMA, which will store them.
 __device__ inline void end_of_pieces(int consumer) {
   fence_proxy_async();
   wait_for_consumer(consumer);

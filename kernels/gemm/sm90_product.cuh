@@ -8,8 +8,8 @@
 //         fits into L2.
 // Block:  three warpgroups. In the first, the producer, one thread issues the TMA copies of 64 of k
 //         of both operands into a ring of stages; the other warps may add up partial sums of the
-//         previous product, which is hidden behind this product and saves a launch. The other
-//         two warpgroups, the consumers, process the items
+//         previous product: this takes no extra time and saves a launch. The other two
+//         warpgroups, the consumers, process the items
 //         - in turn (CUTLASS's ping-pong): one stores its sums while the other multiplies. Without
 //           this overlap, storing would take half of the time of ViT-Tiny's products, whose k of
 //           192 is three stages.

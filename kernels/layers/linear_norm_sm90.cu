@@ -10,8 +10,8 @@
 // All =, except dnorm_weight, dnorm_bias: = or += per accumulate. sum, out, dinp are rounded once.
 //
 // Memory is the limit (ROOFLINE.md, layer norm): 2 M (K + 3 * 192) bytes forward and
-// 2 M (N + 3 * 192) backward; two operations would move 4 M 192 more, the product's round trip. A
-// consumer has 64 rows, since with 128 its sums would take 192 of 232 registers; both consumers
+// 2 M (N + 3 * 192) backward; two operations would move 4 M 192 more, the product's round trip.
+// A consumer has 64 rows, since with 128 its sums would take 192 of 232 registers; both consumers
 // share b, since items of 64 rows would read 1.4 times the bytes from L2. With dropout,
 // layernorm.cu computes the gradient, since the epilogue leaves no registers for Philox.
 #include "kernels/cuda/hopper/hopper_kernels.h"

@@ -89,9 +89,9 @@ Op in_new_memory(Op op, Memory memory) {
   return op;
 }
 
-// Valid contents of a tensor, to be repeated over its length: random numbers in [-1, 1), variances
-// in [1/4, 1); StepParams and UpdateState of a typical step; zeros for other integers, which are
-// valid as labels, crops and indices.
+// Valid contents of a tensor, to be repeated over its length: random numbers in [-1, 1), or in
+// [1/4, 1) if they must be positive; StepParams and UpdateState of a typical step; zeros for other
+// integers, which are valid as labels, crops and indices.
 std::vector<std::byte> usual_values(const TensorArgument&);
 
 }  // namespace bv

@@ -11,8 +11,8 @@
 // the second time from the cache.
 // Metrics: one block, since it adds in row order without a workspace; for 512 rows at a time its
 // warps count the classes that beat the label, then four threads add the rows to the four sums.
-// GradientTail: one block. All process few elements, with 2 to 4 bytes and 4 flops each: the launch
-// is the limit; for metrics, it is one SM's reads of 2 KB per image with 1000 classes.
+// GradientTail: one block. All kernels process few elements, 2 to 4 bytes and 4 flops each: the
+// launch is the limit; for metrics, it is one SM's reads of 2 KB per image with 1000 classes.
 #include <math.h>
 
 #include "kernels/cuda/plain.cuh"

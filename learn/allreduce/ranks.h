@@ -1,5 +1,5 @@
 // Ranks as processes of this machine: each has made-up gradients and a socket to every other rank,
-// and counts the bytes that it sends to each. The ranks form two groups of four, as in two machines.
+// and counts the bytes that it sends to each. The ranks form two groups of 4, as in two machines.
 #pragma once
 #include <sys/mman.h>
 #include <sys/socket.h>
