@@ -318,8 +318,8 @@ struct Loader::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  // Batches are counted since start(). The caller holds batch `given`; the first filled_rows rows
-  // of batch `filling` are assigned to workers.
+  // Batches are numbered from 0 after each start(). The caller holds batch `given`; the first
+  // filled_rows rows of batch `filling` are assigned to workers.
   int64_t base = 0, given = -1, filling = 0, announced = 0;
   int filled_rows = 0, busy = 0;
   bool running = false, stopping = false;

@@ -96,7 +96,7 @@ int processes_to_start(const Options& o, int here) {
 // A resumed run's number of processes counts those of all machines.
 int processes_here(const Options& o) {
   // A named recipe's number suits the machine it was made for; a machine with fewer GPUs overrides
-  // it. A resumed run may have had another number of nodes.
+  // it. A resumed run may have had a different number of nodes.
   const bool by_recipe = o.source("nproc") == Source::named_recipe;
   const bool by_run = o.source("nproc") == Source::run;
   const int gpus =

@@ -95,8 +95,8 @@ struct AnswerMessage {
   msghdr header{};
 };
 
-// A launcher's line about the nodes it waits for. It is due only after some seconds, which a user
-// needs to type the other nodes' commands.
+// A launcher's line about the nodes it waits for. It is due only after a few seconds: a user needs
+// that long to type the other nodes' commands.
 class WaitingLine {
  public:
   explicit WaitingLine(const World& world) : world_(world) {}

@@ -410,7 +410,7 @@ class TcpCommunicator final : public HostsCommunicator {
     note_failure(name(peer.rank) + why, peer.rank);
     peer.open = false;
   }
-  // Ranks of this machine write their status to the region themselves.
+  // Whether the rank writes its status to this machine's region itself, as all ranks here do.
   bool is_own(int rank) const { return rank == place_.rank || is_here(rank); }
 
   RankPlace place_;

@@ -1,4 +1,4 @@
-// Collectives between the hosts of several machines, for few and small messages; NCCL, or on the
+// Collectives between the hosts of several machines, for a few small messages; NCCL, or on the
 // cpu device a Mesh, carries the data. Everything passes through rank 0; there are no groups and no
 // exchange. A thread writes the other ranks' reports into a SharedRegion of the machine, which has
 // a place for each rank of the run; every waiting process reads them there.

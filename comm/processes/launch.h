@@ -57,7 +57,7 @@ struct Launch {
 // twice in a row before its first step is left out, with its device, if min_nproc allows it: the
 // next start has the largest smaller number of workers that `fits`.
 // Stop signals are passed on; if the workers then exit with 128 + signal, so does the launcher. A
-// second signal kills the workers, as does the lack of a heartbeat some seconds after the first
+// second signal kills the workers, as does the lack of a heartbeat a few seconds after the first
 // signal. Workers die with the launcher. Must be called before any thread starts.
 int run_launcher(const Launch&, const std::string& program = "/proc/self/exe");
 

@@ -10,7 +10,7 @@
 namespace bv {
 namespace {
 
-// A region owns its descriptor; the communicator opens the inherited one, too.
+// A region closes its descriptor. It gets a copy, since the communicator opens the inherited one.
 int copy_of(int fd) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) throw RunError(std::string("the launcher's memory: ") + std::strerror(errno));

@@ -14,7 +14,7 @@ using Float4 = float __attribute__((vector_size(16)));
 using Int4 = int32_t __attribute__((vector_size(16)));
 using Byte4 = uint8_t __attribute__((vector_size(4)));
 
-// out[i] = sum, over the rows from `begin` on, of the row's weight * its element first + i.
+// out[i] = sum of weight * row[first + i] over the rows from `begin` on, one row per weight.
 void add_rows(float* out, const Image& image, const Taps& rows, int begin, int first, int count) {
   const size_t stride = 3 * size_t(image.width);
   const uint8_t* from = image.pixels.data() + size_t(begin) * stride + first;

@@ -33,7 +33,7 @@ void refuse_both(const Values& values, const std::string& where) {
   }
 }
 
-// Sets `values`, already checked when read, over the options' current values.
+// Overwrites options with `values`, which were checked when read.
 void overlay(Options& options, const Values& values, Source source) {
   for (const auto& [one, other, other_counts] : alternatives) {
     if (values.contains(one)) unset(options, other);

@@ -46,7 +46,7 @@ class Splits {
   }
 
  private:
-  std::vector<std::vector<size_t>> begins_;  // where the last part begins, by p and i
+  std::vector<std::vector<size_t>> begins_;  // [p][i]: the start of the last of p parts of [0, i)
   double least_;
 };
 

@@ -74,7 +74,7 @@ class CheckpointWriter {
   // Rethrows the RunError of a failed job.
   void check() { background_.check(); }
   void finish();                                     // waits until all are written or have failed
-  void wait(std::chrono::duration<double> at_most);  // the same, but no longer
+  void wait(std::chrono::duration<double> at_most);  // the same, for at most this long
   // finish() for a run that has failed itself; throws nothing.
   void abandon();
   std::vector<SaveRecord> written();   // since the last call

@@ -8,9 +8,10 @@
 
 namespace bv {
 
-// Resolves --kernels and --conv. The device's notes report plain kernels, and an earlier run's
-// kernels that this device lacks, which are replaced by auto. Throws UserError if the two options
-// contradict each other, or if the user asks for kernels that the device lacks.
+// Resolves --kernels and --conv. If the device lacks the kernels that an earlier run asked for, the
+// automatic choice replaces them. The device's notes report that, and also plain kernels. Throws
+// UserError if the two options contradict each other, or if the user asks for kernels that the
+// device lacks.
 KernelSet resolve_kernels(const Options&, DeviceChoice&);
 
 // How many of a step's operations the kernels made for sm_90 support, without running any:

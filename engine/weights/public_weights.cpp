@@ -12,7 +12,7 @@
 namespace bv {
 namespace {
 
-// Replaces {} in the form by a name like "resnet50.a1_in1k".
+// Replaces {} in `form` with a name like "resnet50.a1_in1k".
 std::string with_name(const std::string& form, const std::string& name) {
   const size_t at = form.find("{}");
   return at == form.npos ? form : form.substr(0, at) + name + form.substr(at + 2);

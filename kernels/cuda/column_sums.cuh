@@ -2,7 +2,7 @@
 // each in a fixed order, so that equal runs give equal bits without atomics. First, a grid that
 // depends only on the shape and the chip walks over the rows; each block writes its sums to the
 // workspace, partial [blocks, C] in fp32. Then a second launch, finish_column_sums, adds these up;
-// if there are few enough columns and blocks for one block, the last block does (last_block.cuh).
+// if a single block can do so quickly enough, the last one to finish does instead (last_block.cuh).
 #pragma once
 #include <algorithm>
 

@@ -22,7 +22,8 @@ int larger(int a, int b) { return a > b ? a : b; }
 int smaller(int a, int b) { return a < b ? a : b; }
 
 // ---- max pool -----------------------------------------------------------------------------------
-// The taps of a window, R of them from `at` on, that are in 0 .. extent - 1: at least one.
+// A window has R taps, the first at position `at`. These are the taps whose positions are in
+// 0 .. extent - 1: at least one.
 struct Taps {
   int begin, end;
 };

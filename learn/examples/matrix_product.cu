@@ -45,7 +45,7 @@ __global__ void matrix_product(const float* a, const float* b, float* c, int n) 
   c[y * n + x] = sum;
 }
 
-// The turns that a warp's access to the words first, first + stride, ... takes.
+// How many turns a warp takes to access the 32 words at first, first + stride, ...
 int turns(int first, int stride) {
   int words[32] = {}, most = 0;
   for (int lane = 0; lane < 32; ++lane) ++words[(first + stride * lane) % 32];

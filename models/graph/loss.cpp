@@ -4,7 +4,7 @@
 namespace bv {
 namespace {
 
-// Results computed from one head's logits.
+// One head's logits, and the results computed from them.
 struct Head {
   Tensor logits, lse, top1;
 };

@@ -151,8 +151,8 @@ void multiply_strips(float8* c, int64_t stride, const float8* a, const float* b,
   store(sum, c, stride, all);
 }
 
-// multiply_strips() with the rounding of tensor cores; `terms` is a multiple of their block of
-// products.
+// multiply_strips() with the rounding of tensor cores. `terms` and terms_of_mma are multiples of
+// their block of products, so no block is split between two panels.
 void multiply_strips_truncating(float8* c, int64_t stride, const float8* a, const float* b,
                                 int64_t n) {
   const auto* const a_floats = reinterpret_cast<const float*>(a);

@@ -134,7 +134,7 @@ TEST(Restarts, LeaveOutAProcessThatFailsTwiceAtItsStart) {
       << three.errors;
   for (const std::string device : {"0", "2", "3"})
     EXPECT_TRUE(has(three.errors, "device " + device + ", 4 before\n")) << three.errors;
-  // The largest smaller number that fits the run.
+  // Three processes don't fit this run, so it continues with two.
   const Ending two = end_of_broken("1", 1, 5, 2);
   EXPECT_EQ(two.code, 0);
   for (const std::string device : {"0", "2"})

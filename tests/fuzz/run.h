@@ -7,8 +7,9 @@
 
 namespace bv::test::fuzz {
 
-// Fuzzer: run(number) returns the problem of that mutant, or nothing; counts() returns lines about
-// the outcomes of all. `again`: the command that repeats a mutant. Returns the program's exit code.
+// Fuzzer: run(number) returns what is wrong with that mutant's outcome, or ""; counts() returns
+// lines about the outcomes of all mutants. `again`: the command that repeats a mutant. Returns the
+// program's exit code.
 template <class Fuzzer>
 int run_mutants(const char* again, int argc, char** argv, uint64_t all, unsigned max_seconds) {
   using Number = unsigned long long;

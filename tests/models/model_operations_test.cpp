@@ -1,6 +1,6 @@
-// Runs every operation of the models once on every device: it must accept their shapes, and its
-// results for ordinary inputs must be finite. KernelTable checks that they are right. `make
-// resources` gets the block sizes of each kernel from here.
+// Runs every operation of the models once on every device, which must accept its shape and compute
+// finite results from ordinary inputs. KernelTable checks that they are right. `make resources`
+// gets the block sizes of each kernel from here.
 #include <gtest/gtest.h>
 
 #include <algorithm>

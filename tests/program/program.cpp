@@ -69,7 +69,7 @@ int become_launcher(const std::string& folder, const std::string& words, const s
   return 98;
 }
 
-// A file outside the tests' folders, in which tests look for leftovers.
+// A new empty file, outside the tests' own folders: tests search those for leftovers.
 std::string fresh_output_path() {
   std::string path = (std::filesystem::temp_directory_path() / "barevision-out-XXXXXX").string();
   const int fd = mkstemp(path.data());

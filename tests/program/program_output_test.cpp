@@ -23,7 +23,7 @@ class ProgramOutput : public ShallowProgramTest {
   }
 };
 
-// Like a pager, a terminal after Ctrl-S, or a log collector that hangs.
+// A reader that stalls: a pager, a terminal after Ctrl-S, or a log collector that hangs.
 TEST_F(ProgramOutput, AReaderThatStallsHoldsUpNothing) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);

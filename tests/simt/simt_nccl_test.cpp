@@ -120,7 +120,7 @@ TEST_F(SimtNccl, TheHostSleepsWhileItWaitsForAnEvent) {
   EXPECT_EQ(simt::spinning_waits(), before + 1);
 }
 
-// (The backend keeps a callback that was captured in a graph.)
+// Only a callback captured in a graph is kept: the graph may call it many times.
 TEST_F(SimtNccl, ACallbackIsForgottenOnceItHasRun) {
   const auto backend = make_backend({});
   auto owned = std::make_shared<int>(0);

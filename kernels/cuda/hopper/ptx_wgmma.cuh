@@ -3,7 +3,7 @@
 //
 // D (64xN, fp32) += A (64x16 Ts) * B (16xN Ts), asynchronously:
 //   wgmma_fence(d);                               // orders earlier writes of registers
-//   for (...) wgmma_mma_async<T>(d, a, b, adds);  // adds: to D, else to zero
+//   for (...) wgmma_mma_async<T>(d, a, b, adds);  // adds = false: D = A * B
 //   wgmma_commit_group();
 //   wgmma_wait_group<0>(d);                       // d may be used from here on
 // Registers are passed so that the compiler doesn't move their uses across the fence or the wait:

@@ -15,7 +15,7 @@
 namespace bv::test {
 namespace {
 
-// Keeps the disk busy from one step to another, and records the saved steps.
+// Blocks the background thread from step `from` to step `to`, and records the saved steps.
 class SlowDisk : public Hook {
  public:
   SlowDisk(int64_t from, int64_t to, Strings& saved) : from_(from), to_(to), saved_(saved) {}
