@@ -162,7 +162,9 @@ TEST_F(TestRun, LargeTestsAreThere) {
       const int needed = name.starts_with("View.")                                    ? 1
                          : name.starts_with("Learn") || name.starts_with("All/Learn") ? 2
                                                                                       : -1;
-      if (needed >= 0) EXPECT_TRUE(turn != turns.end() && turn->second == needed) << name;
+      if (needed >= 0) {
+        EXPECT_TRUE(turn != turns.end() && turn->second == needed) << name;
+      }
       if (turn != turns.end()) turns.erase(turn);
     }
   }
