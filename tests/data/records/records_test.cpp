@@ -385,7 +385,7 @@ TEST_F(Records, LabelsBeginWhereTheyAreSaidTo) {
     return scan_records(in("tf"), find_record_sets(in("tf")), {.label_base = base}, [](int64_t) {});
   };
   EXPECT_TRUE(is_line(error_of<DataError>([&] { scan(1); }),
-                      "x.tfrecord: record 0 at byte 0: its label is 0; --label-base 0"));
+                      "x.tfrecord: record 0 at byte 0: its label is 0; use --label-base 0"));
   write({1, 2, 3});
   EXPECT_EQ(scan(0)[0].index.classes.size(), 4u);
   write({-1, 2});
