@@ -92,7 +92,7 @@ std::map<std::string, simt::Counters> extended(const StepCounts& one, const Step
   for (const auto& [name, launches] : by_kernel(launched)) {
     if (!at_one.contains(name) || !at_two.contains(name)) continue;
     simt::Counters c = at_two.at(name) * (large - 1);
-    c += at_one.at(name) * -uint64_t{large - 2};  // modulo 2^64
+    c += at_one.at(name) * -static_cast<uint64_t>(large - 2);  // modulo 2^64
     c.launches = launches.launches;
     // A tail that only the smaller step has would be extrapolated below 0.
     if (static_cast<int64_t>(c.partial) < 0) c.partial = 0;
