@@ -1,5 +1,5 @@
 # Tests: make test, asan, tsan, chaos, debug; the fuzz programs.
-.PHONY: test slowest test-all asan tsan chaos debug
+.PHONY: test tests slowest test-all asan tsan chaos debug
 # The fuzz programs and the readers that they test run under the sanitizers in their turn of `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp engine/options/version.cpp, \
@@ -53,8 +53,9 @@ in_turn = $(if $(filter $(1) all,$(turn)),$(2))
 large_programs = $(call in_turn,0,$(BUILD)/fuzz) $(call in_turn,3,$(filter-out $(BUILD)/fuzz,$(fuzzers))) \
   $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(call in_turn,1,$(BUILD)/counters_tests $(BUILD)/counters_few) $(call in_turn,2,$(BUILD)/racecheck_tests)))
 test: all $(BUILD)/tests $(if $(FILTER),,$(BUILD)/file_faults.so $(large_programs))
-	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) $(needed)))
+	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) -s $(needed)))
 	@$(if $(filter all,$(turn)),,BAREVISION_TEST_TURN=$(turn)) NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
+tests: test
 slowest:
 	@[ -f $(BUILD)/test_times ] || { echo "slowest: run make test first" >&2; exit 2; }
 	@head -n 20 $(BUILD)/test_times | awk '{ printf "%8.1f s  %s\n", $$1 / 1000, $$2 }'
