@@ -1,6 +1,5 @@
 // A thread that runs jobs in the order in which they were posted.
 #pragma once
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -8,6 +7,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
+
+#include "base/wait.h"
 
 namespace bv {
 
@@ -27,7 +28,7 @@ class Background {
   void work();
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  Condition changed_;
   std::deque<std::function<void()>> jobs_;  // the first one is running
   std::exception_ptr error_;
   bool ending_ = false;

@@ -1,12 +1,12 @@
 #include "base/error.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <new>
 
 #include "base/text.h"
+#include "base/wait.h"
 
 namespace bv {
 
@@ -25,7 +25,7 @@ void print_error_line(const std::string& line) {
   constexpr int patience_ms = 2000;
   const std::string text = line + "\n";
   pollfd item{STDERR_FILENO, POLLOUT, 0};
-  if (poll(&item, 1, patience_ms) < 1) return;
+  if (wait_for_files({&item, 1}, patience_ms) < 1) return;
   if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nothing can be done
 }
 

@@ -1,7 +1,6 @@
 #include "base/other_program.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/stop_signals.h"
+#include "base/wait.h"
 
 namespace bv {
 namespace {
@@ -60,7 +60,7 @@ ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function
   while (true) {
     if (!told && !go_on()) told = kill(pid, SIGTERM) == 0;
     pollfd item{from.fd(), POLLIN, 0};
-    if (poll(&item, 1, 100) <= 0) continue;
+    if (wait_for_files({&item, 1}, 100) <= 0) continue;
     char text[4096];
     const ssize_t n = read(from.fd(), text, sizeof text);
     if (n < 0 && errno == EINTR) continue;

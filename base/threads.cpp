@@ -1,11 +1,28 @@
 #include "base/threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <future>
 #include <vector>
 
+#include "base/wait.h"
+
 namespace bv {
+namespace {
+
+bool is_ready(const std::future<void>& result, std::chrono::milliseconds at_most) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + at_most;
+  do {
+    const auto sleep = std::chrono::milliseconds(tick_ms(static_cast<int>(at_most.count())));
+    if (result.wait_until(std::min(end, Clock::now() + sleep)) == std::future_status::ready)
+      return true;
+  } while (Clock::now() < end);
+  return false;
+}
+
+}  // namespace
 
 void in_threads(int64_t count, int threads, const std::function<void(int64_t)>& work,
                 std::chrono::milliseconds often, const std::function<void(int64_t)>& progress) {
@@ -22,7 +39,7 @@ void in_threads(int64_t count, int threads, const std::function<void(int64_t)>& 
   for (int i = 0; i < threads; ++i) running.push_back(std::async(std::launch::async, run));
   std::exception_ptr error;
   for (auto& one : running) try {
-      while (one.wait_for(often) != std::future_status::ready)
+      while (!is_ready(one, often))
         if (!error) progress(done);
       one.get();
     } catch (...) {

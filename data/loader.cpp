@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -16,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/wait.h"
 #include "data/prepare.h"
 #include "kernels/philox.h"
 
@@ -317,7 +317,7 @@ struct Loader::State {
   Preprocessor preprocessor;
 
   std::mutex mutex;
-  std::condition_variable changed;
+  Condition changed;
   // Batches are numbered from 0 after each start(). The caller holds batch `given`; the first
   // filled_rows rows of batch `filling` are assigned to workers.
   int64_t base = 0, given = -1, filling = 0, announced = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wait.h"
 #include "comm/connect/meeting_messages.h"
 
 namespace bv {
@@ -24,7 +25,7 @@ void FrontDoor::look() {
   for (accept_all(); !guests_.empty() && MeetingClock::now() < end; accept_all()) {
     std::vector<pollfd> items;
     for (const PendingPeer& guest : guests_) items.push_back({guest.fd(), POLLIN, 0});
-    if (poll(items.data(), items.size(), tick_ms) < 0) return;
+    if (wait_for_files(items, tick_ms) < 0) return;
     std::vector<PendingPeer> left;
     for (size_t i = 0; i < guests_.size(); ++i) {
       std::string ignored;

@@ -36,12 +36,12 @@ void heed_stop_signal() {
     if (sigismember(&pending, number) == 1) _exit(128 + number);
 }
 void wait_for_events(std::vector<pollfd>& items) {
-  if (poll(items.data(), items.size(), 50) < 0)
+  if (wait_for_files(items, 50) < 0)
     for (pollfd& item : items) item.revents = 0;
   heed_stop_signal();
 }
 void pause_a_little() {
-  usleep(10000);
+  pause_ms(10);
   heed_stop_signal();
 }
 

@@ -1,6 +1,5 @@
 // Messages between connecting ranks after the handshake, and waiting for them.
 #pragma once
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wait.h"
 #include "comm/connect/handshake.h"
 #include "comm/net/socket.h"
 

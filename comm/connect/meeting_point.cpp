@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/wait.h"
 
 namespace bv {
 namespace {
@@ -71,7 +71,7 @@ class TcpMeetingPoint final : public MeetingPoint {
       if (connect(fd, address, length) == 0) return 0;
       constexpr int patience_ms = 2000;  // per address: a dropped SYN is sent again after 1 s
       pollfd item{fd, POLLOUT, 0};
-      if (errno != EINPROGRESS || poll(&item, 1, patience_ms) < 1) return -1;
+      if (errno != EINPROGRESS || wait_for_files({&item, 1}, patience_ms) < 1) return -1;
       socklen_t size = sizeof errno;
       getsockopt(fd, SOL_SOCKET, SO_ERROR, &errno, &size);
       return errno ? -1 : 0;

@@ -29,7 +29,7 @@ void PeerWatch::wait_ends() { waiting_.fetch_add(1, std::memory_order_release); 
 void PeerWatch::run() {
   uint64_t seen = 0;
   while (!closing_) {
-    usleep(watch_tick_ms * 1000);
+    pause_ms(watch_tick_ms);
     const uint64_t waiting = waiting_.load(std::memory_order_acquire);
     if (waiting != std::exchange(seen, waiting)) patience_.start_over();
     if (waiting % 2) check_peers();

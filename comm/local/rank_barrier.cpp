@@ -1,13 +1,11 @@
 #include "comm/local/rank_barrier.h"
 
 #include <immintrin.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <stdexcept>
@@ -38,7 +36,7 @@ void end_process(SharedRegion& region, const RankPlace& place, const std::string
   ControlBlock& control = region.control();
   for (int waited = 0; a_peer_died && place.supervised && waited < grace_ms && !control.ending;
        waited += 20)
-    usleep(20000);
+    pause_ms(20);
   const std::string line = "rank " + std::to_string(place.rank) + ": " + why;
   if (!control.ending && region.claim_error(1, line)) {
     if (culprit >= 0) control.culprit = culprit + 1;
@@ -78,18 +76,20 @@ Heartbeat::Heartbeat(SharedRegion& region, const RankPlace& place)
   pthread_mutex_lock(&self_.alive);
   self_.heartbeat = monotonic_ms();
   self_.state = RankState::here;
-  heart_ = std::jthread([this](const std::stop_token& stop) {
-    std::mutex mutex;
-    std::condition_variable_any ending;
-    std::unique_lock lock(mutex);
-    while (!stop.stop_requested()) {
-      self_.heartbeat = monotonic_ms();
-      ending.wait_for(lock, stop, std::chrono::milliseconds(watch_tick_ms), [] { return false; });
-    }
+  heart_ = std::jthread([this] {
+    std::unique_lock lock(mutex_);
+    do self_.heartbeat = monotonic_ms();
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(watch_tick_ms),
+                              [this] { return ending_; }));
   });
 }
 
 Heartbeat::~Heartbeat() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
   self_.state = RankState::left;
   pthread_mutex_unlock(&self_.alive);
 }

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/wait.h"
 #include "comm/local/run_watch.h"
 #include "comm/local/shared_region.h"
 
@@ -76,6 +77,9 @@ class Heartbeat {
 
  private:
   RankStatus& self_;
+  std::mutex mutex_;
+  Condition changed_;
+  bool ending_ = false;
   std::jthread heart_;
 };
 

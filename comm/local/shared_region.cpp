@@ -1,15 +1,11 @@
 #include "comm/local/shared_region.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
-#include <ctime>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -116,15 +112,6 @@ bool SharedRegion::claim_error(int exit_code, const std::string& line) {
   line.copy(control().error.data(), control().error.size() - 1);
   control().failed_exit_code = exit_code;
   return true;
-}
-
-void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int milliseconds) {
-  const timespec limit{milliseconds / 1000, (milliseconds % 1000) * 1000000L};
-  syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
-}
-
-void futex_wake_all(std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace bv

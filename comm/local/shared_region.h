@@ -90,8 +90,4 @@ class SharedRegion {
   void* address_;
 };
 
-// Sleeps while `word` is `value`, until woken or for `milliseconds`.
-void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int milliseconds);
-void futex_wake_all(std::atomic<uint32_t>& word);
-
 }  // namespace bv

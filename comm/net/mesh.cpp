@@ -1,6 +1,5 @@
 #include "comm/net/mesh.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/wait.h"
 #include "comm/local/rank_barrier.h"
 
 namespace bv {
@@ -70,7 +70,7 @@ void Mesh::wait(std::span<Queue> queues) {
   std::vector<pollfd> items;
   for (const Queue& queue : queues)
     items.push_back({sockets_[size_t(queue.peer)].fd(), short(queue.send ? POLLOUT : POLLIN), 0});
-  poll(items.data(), items.size(), watch_tick_ms);
+  wait_for_files(items, watch_tick_ms);
 }
 
 bool Mesh::progress(Queue& queue) {
@@ -97,7 +97,7 @@ void Mesh::end_without(int peer) {
   for (int waited = 0; waited < moment_ms; waited += look_ms) {
     PeerTimeout fresh(timeout_, &run_);
     if (const std::string why = run_.look(fresh, peer); !why.empty()) run_.end(why, -1);
-    usleep(look_ms * 1000);
+    pause_ms(look_ms);
   }
   run_.end(run_.name(peer) + " has died, or its machine can't be reached", peer);
 }

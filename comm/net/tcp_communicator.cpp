@@ -4,7 +4,6 @@
 // of the run sends the reason to rank 0, which forwards it to the others.
 #include "comm/net/tcp_communicator.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -274,8 +272,7 @@ class TcpCommunicator final : public HostsCommunicator {
     // Rank 0 knows best who is missing: the others give it 2 s to report.
     PeerTimeout patience(place_.timeout + (place_.rank > 0 ? 2 : 0), this);
     while (peer.received.empty()) {
-      arrived_.wait_for(lock, tick);
-      if (!peer.received.empty()) break;
+      if (arrived_.wait_for(lock, tick, [&] { return !peer.received.empty(); })) break;
       lock.unlock();
       std::string why = look(patience, peer.rank);
       if (why.empty() && !peer.open) why = name(peer.rank) + " has ended before this one";
@@ -363,7 +360,7 @@ class TcpCommunicator final : public HostsCommunicator {
       }
       if (closing_) give_up = std::min(give_up, Clock::now() + farewell);
       if (closing_ && (!sending || Clock::now() > give_up)) return;
-      poll(items.data(), items.size(), int(tick.count()));
+      wait_for_files(items, int(tick.count()));
       if (eventfd_t count; items[0].revents) eventfd_read(wake_.fd(), &count);
       if (Clock::now() > end_at_ && !closing_) end(failure(), -1);
       for (size_t i = 0; i < peers_.size(); ++i) {
@@ -418,7 +415,7 @@ class TcpCommunicator final : public HostsCommunicator {
   Socket wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  // wakes serve() to send
   std::vector<std::unique_ptr<Peer>> peers_;
   mutable std::mutex mutex_;  // guards Peer::received, ranks_, failure_ and culprit_
-  std::condition_variable arrived_;
+  Condition arrived_;
   std::vector<Rank> ranks_;
   std::string failure_;
   int culprit_ = -1;

@@ -1,6 +1,5 @@
 // The files that an index names: each is opened once and read at arbitrary offsets.
 #pragma once
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/wait.h"
 #include "data/records/record_index.h"
 
 namespace bv {
@@ -38,7 +38,7 @@ class RecordFiles {
   std::vector<uint64_t> sizes_;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<RegularFile>> open_;  // opened at the first read
-  mutable std::condition_variable changed_;
+  mutable Condition changed_;
   mutable std::deque<std::vector<IndexRow>> wanted_;
   mutable bool stopping_ = false;
   mutable std::thread reader_;  // started by the first will_need()

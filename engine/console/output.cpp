@@ -1,15 +1,15 @@
 #include "engine/console/output.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "base/wait.h"
 
 namespace bv {
 namespace {
@@ -22,7 +22,7 @@ bool write_all(int fd, std::string_view text) {
     const ssize_t n = write(fd, text.data(), text.size());
     if (n < 0 && errno == EAGAIN) {  // another process made it non-blocking
       pollfd item{fd, POLLOUT, 0};
-      poll(&item, 1, -1);
+      wait_for_files({&item, 1}, -1);
     } else if (n < 0 && errno != EINTR) {
       return false;
     }
@@ -35,7 +35,7 @@ bool write_all(int fd, std::string_view text) {
 
 struct Output::State {
   std::mutex mutex;
-  std::condition_variable changed;
+  Condition changed;
   std::string pending;
   bool left_out = false, writing = false, broken = false, closing = false;
 

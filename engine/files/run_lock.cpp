@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/wait.h"
 
 namespace bv {
 namespace {
@@ -25,7 +26,7 @@ std::string host() {
 std::string owner(int fd) {
   char text[320] = "";
   for (int attempt = 0; attempt < 50 && pread(fd, text, sizeof text - 1, 0) <= 0; ++attempt)
-    usleep(2000);
+    pause_ms(2);
   const std::string line = text;
   const size_t space = line.find(' ');
   if (space == line.npos) return "another process";

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +12,7 @@
 
 #include "base/background.h"
 #include "base/error.h"
+#include "base/wait.h"
 #include "engine/console/log.h"
 #include "engine/files/checkpoint.h"
 #include "engine/training/trainer.h"
@@ -96,7 +96,7 @@ class CheckpointWriter {
   Snapshot* next_ = nullptr;
 
   std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
+  Condition changed_;
   std::optional<Waiting> waiting_;
   const Snapshot* writing_ = nullptr;
   std::vector<SaveRecord> written_;

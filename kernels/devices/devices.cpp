@@ -2,8 +2,12 @@
 
 #include <stdexcept>
 
+#include "base/wait.h"
 #include "kernels/cpu/backend.h"
 #include "kernels/cuda/backend.h"
+#ifdef BAREVISION_SIMT
+#include "simt/device/control.h"
+#endif
 
 namespace bv {
 
@@ -56,8 +60,10 @@ std::string why_no_hopper(DeviceKind kind, [[maybe_unused]] int index) try {
 std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) {
   if (kind == DeviceKind::cpu) return make_cpu_backend(o.threads, o.overlap);
 #ifdef BAREVISION_SIMT
-  if (kind == DeviceKind::simt)
+  if (kind == DeviceKind::simt) {
+    on_each_tick(simt::let_queues_proceed);
     return simt_gpu::make_backend({.device = 0, .graphs = o.graphs, .kernels = o.kernels});
+  }
 #endif
 #ifdef BAREVISION_CUDA
   if (kind == DeviceKind::cuda)

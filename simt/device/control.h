@@ -67,6 +67,11 @@ std::map<std::string, std::set<int>> priorities_run();
 // Bytes that this process has sent to each rank by NCCL: messages, and its share of collectives,
 // which are counted as if they were rings in rank order.
 std::map<int, uint64_t> nccl_bytes_sent();
+// Called by a host thread while it waits for something other than the device: runs a part of what
+// other processes or threads may wait for: collectives, host functions and what precedes them.
+// Returns for how many milliseconds the thread may sleep before the next call: 0 if something ran,
+// INT_MAX if nothing of that kind is queued.
+int let_queues_proceed();
 void run_all();  // runs all that is queued; not counted as a synchronisation
 
 // Names of all kernels that ran in this process, as in "layernorm_forward<float, 8>".

@@ -70,7 +70,10 @@ const char* access(void* context) {
 }
 
 // The operation that caused a fault on this thread; null if the host's own code did.
-const char* culprit() { return runs_here || !is_host_thread ? running.load() : nullptr; }
+const char* culprit() {
+  if (host_function) return host_function;
+  return runs_here || !is_host_thread ? running.load() : nullptr;
+}
 
 // Explains the fault, then calls the previous handler or takes the default action.
 void on_fault(int signal_number, siginfo_t* info, void* context) {

@@ -84,8 +84,10 @@ class DeviceMemory {
 DeviceMemory& device_memory();
 
 // For a fault's message: the running operation; whether it runs on this thread (a kernel's blocks
-// run on others, too); whether this thread is one of the program's: it has called the runtime.
+// run on others, too); whether this thread is one of the program's: it has called the runtime; the
+// host function whose thread this is.
 inline std::atomic<const char*> running = nullptr;
+inline thread_local const char* host_function = nullptr;
 inline thread_local bool runs_here = false, is_host_thread = false;
 
 }  // namespace simt::host

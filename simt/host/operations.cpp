@@ -1,6 +1,7 @@
 #include "simt/host/operations.h"
 
 #include <algorithm>
+#include <climits>
 #include <exception>
 #include <utility>
 
@@ -251,6 +252,20 @@ bool Operations::poll(Lock& lock, const std::vector<OperationPtr>& wanted) {
   step(lock);
   leave();
   return false;
+}
+
+int Operations::proceed(Lock& lock) {
+  obey_seed();
+  std::vector<OperationPtr> shown;  // to others
+  for (const auto& [number, o] : pending_)
+    if (o->work->start) shown.push_back(o);
+  if (shown.empty()) return INT_MAX;
+  if (busy_) return 1;  // on another thread
+  busy_ = true;
+  want(shown);
+  const bool moved = wanted_is_ready() ? step(lock) : advance(lock);
+  leave();
+  return moved ? 0 : 1;
 }
 
 void Operations::drop(Lock& lock) {

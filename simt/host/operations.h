@@ -17,14 +17,16 @@ namespace simt::host {
 using Lock = std::unique_lock<std::mutex>;
 
 // An operation that stays in flight while others run: a collective, which waits for other
-// processes.
+// processes, or a host function, which may wait for anything.
 class UnderWay {
  public:
   virtual ~UnderWay() = default;
   // Proceeds as far as possible. True: it has ended.
   virtual bool advance() = 0;
-  // Called when only these operations are left: sleeps until one can continue, or for a moment.
+  // Called when only these operations are left, this one first: sleeps until one can continue, or
+  // for a moment.
   virtual void sleep(const std::vector<UnderWay*>& all) = 0;
+  static constexpr std::chrono::microseconds moment{200};
 };
 
 // The work of an operation. A graph's node has one, too: each replay queues an operation with it.
@@ -70,6 +72,11 @@ class Operations {
   void run(Lock&, const std::vector<OperationPtr>& wanted);
   // Returns whether all are done. If not, some may run, so that polling makes progress.
   bool poll(Lock&, const std::vector<OperationPtr>& wanted);
+  // Called while the host waits for something other than the device. Runs a part of what others may
+  // wait for: operations that stay in flight, and what precedes them. All else stays as late as it
+  // may be. Returns the milliseconds until the next call: 0 if something ran, INT_MAX if nothing of
+  // that kind is queued.
+  int proceed(Lock&);
   std::vector<OperationPtr> pending() const;
   // Whether a queued operation may read these bytes on the host.
   bool reads(const char* begin, size_t bytes) const;

@@ -1,6 +1,8 @@
 #include "simt/host/stream.h"
 
 #include <algorithm>
+#include <climits>
+#include <thread>
 #include <utility>
 
 #include "simt/counters/recorder.h"
@@ -54,6 +56,36 @@ void synchronize(Lock& lock, const std::vector<OperationPtr>& all) {
 }
 
 namespace {
+
+// A host function runs on a thread of its own, as on a thread of the driver: queues proceed while it
+// waits for something.
+class HostFunction final : public UnderWay {
+ public:
+  HostFunction(cudaHostFn_t function, void* data)
+      : thread_([this, function, data]() noexcept {  // no exception crosses the driver
+          host_function = name;
+          function(data);
+          const std::lock_guard lock(mutex_);
+          has_ended_ = true;
+          ended_.notify_all();
+        }) {}
+  bool advance() override { return ends_within(std::chrono::seconds(0)); }
+  void sleep(const std::vector<UnderWay*>& all) override {
+    ends_within(all.size() == 1 ? std::chrono::milliseconds(10) : moment);
+  }
+  static constexpr const char* name = "a host function";
+
+ private:
+  bool ends_within(std::chrono::microseconds time) {
+    std::unique_lock lock(mutex_);
+    return ended_.wait_for(lock, time, [this] { return has_ended_; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool has_ended_ = false;
+  std::jthread thread_;  // last: it uses all of the above
+};
 
 WorkPtr mark(const char* name) {
   return std::make_shared<const Work>(Work{Kind::mark, name, nullptr});
@@ -165,13 +197,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return call("cudaLaunchHostFunc", [&](Lock& lock) {
     if (!function) throw Failure{cudaErrorInvalidValue, "the function is null"};
-    const auto run = [=]() noexcept {  // no exception crosses the driver
-      in_host_function = true;
-      function(data);
-      in_host_function = false;
-    };
+    const auto start = [=] { return std::make_unique<HostFunction>(function, data); };
     submit(lock, "cudaLaunchHostFunc", resolve(stream),
-           std::make_shared<const Work>(Work{Kind::host, "a host function", run}));
+           std::make_shared<const Work>(
+               Work{.kind = Kind::host, .name = HostFunction::name, .start = start}));
   });
 }
 
@@ -335,6 +364,11 @@ std::map<std::string, std::set<int>> priorities_run() {
 size_t graph_launches() {
   const Lock lock(runtime().mutex);
   return runtime().graph_launches;
+}
+int let_queues_proceed() {
+  if (!host::is_host_thread) return INT_MAX;
+  Lock lock(runtime().mutex);
+  return runtime().operations.proceed(lock);
 }
 void run_all() {
   Lock lock(runtime().mutex);

@@ -46,13 +46,11 @@ struct Runtime {
 };
 Runtime& runtime();
 
-inline thread_local bool in_host_function = false;
-
 // Runs the body of a runtime call: body(lock), which may throw Failure.
 template <class Body>
 cudaError_t call(const char* name, Body body) {
   is_host_thread = true;
-  if (in_host_function)
+  if (host_function)
     return report(cudaErrorNotPermitted, std::string(name) + " in a host function");
   Lock lock(runtime().mutex);
   try {

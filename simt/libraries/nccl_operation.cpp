@@ -1,10 +1,9 @@
 #include "simt/libraries/nccl_operation.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 
 #include "simt/libraries/nccl_communicator.h"
 
@@ -80,14 +79,11 @@ void Operation::add_waits(std::vector<Wait>& waits) const {
 void Operation::sleep(const std::vector<host::UnderWay*>& all) {
   std::vector<Wait> waits;
   for (const host::UnderWay* one : all) {
-    const auto& operation = static_cast<const Operation&>(*one);
-    if (operation.on_link()) {
-      usleep(200);
-      return;
-    }
+    const auto* operation = dynamic_cast<const Operation*>(one);
+    if (!operation || operation->on_link()) return std::this_thread::sleep_for(moment);
     // This job's memory does not show the waits of another job's ranks.
-    if (operation.comm_.job != comm_.job) return comm_.job->sleep({});
-    operation.add_waits(waits);
+    if (operation->comm_.job != comm_.job) return comm_.job->sleep({});
+    operation->add_waits(waits);
   }
   comm_.job->sleep(waits);
 }

@@ -103,6 +103,15 @@ TEST_F(SourceChecks, AKernelThatDoesNotWaitForTheOneAhead) {
             "kernels/layers/pool.cu:5: hasty must begin with await_kernel_ahead()\n");
 }
 
+TEST_F(SourceChecks, AWaitInWhichNoQueueProceeds) {
+  const std::string wait = "void f() {\n  usleep(10);  // not poll(\n  peers.poll(lock);\n}\n";
+  write("comm/net/mesh.cpp", wait);
+  write("base/wait.cpp", wait);
+  write("app/main.cpp", wait);
+  EXPECT_EQ(said_by("check_sources"),
+            "comm/net/mesh.cpp:2: base/wait.h has the waits, in which queues proceed\n");
+}
+
 class DocChecks : public SourceChecks {
  protected:
   void SetUp() override {

@@ -280,6 +280,36 @@ void check_channels(Communicator& world, Backend& backend, Side side) {
     }
 }
 
+// While rank 0 waits for its peers on the host, its device's message proceeds: rank 1 may wait for
+// the message before it meets rank 0 on the host, or queue its side only after that.
+void check_beside_the_host(Communicator& world, Backend& backend) {
+  if (world.size() < 2) return;
+  constexpr size_t bytes = 200000;
+  const int rank = world.rank();
+  for (const bool rank_0_sends : {true, false})
+    for (const bool rank_1_first : {true, false}) {
+      Array<unsigned char> message(backend, bytes);
+      const bool sends = rank == (rank_0_sends ? 0 : 1);
+      if (sends) std::fill_n(message.host.begin(), bytes, 'x');
+      message.upload();
+      const auto exchange = [&] {
+        if (rank < 2)
+          world.exchange(std::vector{Transfer{message.data(), bytes, 1 - rank, sends}}, nullptr);
+      };
+      const auto meet = [&] {
+        require(world.all_reduce_scalar(1) == world.size(), "all_reduce_scalar beside a message");
+      };
+      if (rank == 1 && !rank_1_first) meet();
+      exchange();
+      if (rank == 1) message.download();
+      if (rank != 1 || rank_1_first) meet();
+      message.download();
+      for (size_t i = 0; i < bytes && rank < 2; ++i)
+        require(message.host[i] == 'x', "a message beside a host's all-reduce");
+      world.barrier();
+    }
+}
+
 // An exchange with a rank that doesn't exist is refused.
 void check_refusals(Communicator& world) {
   const auto refused = [](auto call) {
@@ -301,6 +331,7 @@ int check_communicator(Communicator& world, Backend& backend, Side side) try {
   check_all({world, backend, numbers(world.size())}, How::at_length);
   check_groups(world, backend);
   check_channels(world, backend, side);
+  if (side == Side::by_side) check_beside_the_host(world, backend);
   check_refusals(world);
   return 0;
 } catch (const std::exception& e) {

@@ -87,6 +87,58 @@ TEST_F(ProgramPipeline, ReplicasOfStagesAreNear) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]);
 }
 
+// On the stand-in, the hosts' waits in an evaluation, a stop, a save and a restart let the queued
+// messages proceed.
+class PipelineOnSimt : public ProgramPipeline {
+ protected:
+  void SetUp() override {
+    if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
+    change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4");
+  }
+  const std::string words_ = on_vit + on_cifar + "--device simt --timeout 120 ";
+};
+
+TEST_F(PipelineOnSimt, EqualsOneProcessInEachPrecision) {
+  for (const std::string precision : {"fp32", "fp16", "bf16"}) {
+    const std::string words = words_ + "--epochs 1 --ema .9 --precision " + precision + " --out ";
+    go(words + "whole" + precision);
+    go("-n 2 --pipeline 2 " + words + "two" + precision);
+    expect_same_files("whole" + precision, "two" + precision);
+  }
+}
+
+TEST_F(PipelineOnSimt, EqualsOneProcessWithMoreStagesAndChunks) {
+  const std::string words = words_ + random_all + "--epochs 1 ";
+  go(words + "--out whole");
+  go("-n 3 --pipeline 3 " + words + "--out three");
+  go("-n 4 --pipeline 4 " + words + "--out four");
+  go("-n 2 --pipeline 2 --chunks 2 " + words + "--out chunks");
+  for (const std::string other : {"three", "four", "chunks"}) expect_same_files("whole", other);
+}
+
+TEST_F(PipelineOnSimt, SavesStopsAndResumesWithReplicas) {
+  const std::string words = words_ + "--optimizer sgd --epochs 3 --save-every 2steps ";
+  go("-n 4 --pipeline 2 " + words + "--steps 7 --out whole");
+  Program run(folder_.path(), "-n 4 --pipeline 2 " + words + "--steps 7 --out run");
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(run.worker(1), SIGTERM);
+  EXPECT_EQ(run.wait().code, 128 + SIGTERM);
+  go("-n 4 --resume run");
+  expect_same_files("whole", "run");
+}
+
+TEST_F(PipelineOnSimt, RestartsWhenAStageDies) {
+  const std::string words =
+      words_ + "--epochs 3 --steps 7 --save-every 1steps --max-restarts 2 -n 3 --pipeline 3 ";
+  go(words + "--out whole");
+  Program run(folder_.path(), words + "--out run");
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":3,"));
+  kill(run.worker(1), SIGKILL);
+  const Finished end = run.wait();
+  EXPECT_EQ(end.code, 0) << end.errors;
+  expect_same_files("whole", "run");
+}
+
 TEST_F(ProgramPipeline, AStageThatDiesOrStops) {
   change_model("vit_tiny", "\"depth\": 12", "\"depth\": 3");
   const std::string words = "-n 3 --pipeline 3 --micro-batches 2 " + on_vit +

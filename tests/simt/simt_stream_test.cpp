@@ -1,8 +1,10 @@
 // The stand-in's streams and events: the results of programs that forget to wait.
 #include <atomic>
+#include <mutex>
 #include <set>
 #include <thread>
 
+#include "base/wait.h"
 #include "tests/simt/simt_host.h"
 
 namespace bv::simt_gpu {
@@ -54,6 +56,59 @@ TEST_F(SimtStream, HostReadsBeforeItHasSynchronized) {
   EXPECT_TRUE(std::isnan(host[0]));  // neither the old value nor the new one
   synchronize(nullptr);
   EXPECT_EQ(host[0], 1);
+}
+
+// While the host waits for something else, host functions run, and what precedes them; the rest
+// stays late.
+TEST_F(SimtStream, ProceedsWhileTheHostWaits) {
+  on_each_tick(simt::let_queues_proceed);
+  const cudaStream_t s = stream(), other = stream();
+  float *a = device_array(), *host = pinned_array(5), *later = pinned_array(5);
+  struct Flag {
+    std::mutex mutex;
+    Condition changed;
+    bool up = false;
+  } flag;
+  run_fill(a, 1, s);
+  copy(host, a, cudaMemcpyDeviceToHost, s);
+  ok(cudaLaunchHostFunc(
+      s,
+      [](void* data) {
+        Flag& its = *static_cast<Flag*>(data);
+        const std::lock_guard lock(its.mutex);
+        its.up = true;
+        its.changed.notify_all();
+      },
+      &flag));
+  copy(later, a, cudaMemcpyDeviceToHost, s);
+  run_fill(a, 3, other);
+  {
+    std::unique_lock lock(flag.mutex);
+    flag.changed.wait(lock, [&] { return flag.up; });
+  }
+  EXPECT_EQ(host[0], 1);
+  EXPECT_TRUE(std::isnan(later[0]));
+  on_each_tick(nullptr);
+  ok(cudaDeviceSynchronize());
+}
+
+// A host function that waits doesn't keep the device from the work of other streams.
+TEST_F(SimtStream, RunsBesideAHostFunctionThatWaits) {
+  for (simt::stream_seed = 0; simt::stream_seed < seeds; ++simt::stream_seed) {
+    const cudaStream_t s = stream(), other = stream();
+    float *a = device_array(), *host = pinned_array(5);
+    std::atomic<bool> may_end = false;
+    ok(cudaLaunchHostFunc(
+        s, [](void* data) { static_cast<std::atomic<bool>*>(data)->wait(false); }, &may_end));
+    run_fill(a, 1, other);
+    copy(host, a, cudaMemcpyDeviceToHost, other);
+    (void)cudaStreamQuery(s);
+    synchronize(other);
+    EXPECT_EQ(host[0], 1) << simt::stream_seed;
+    may_end = true;
+    may_end.notify_all();
+    synchronize(s);
+  }
 }
 
 TEST_F(SimtStream, DestinationIsKeptForWhatIsStillToReadIt) {
