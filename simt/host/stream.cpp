@@ -57,8 +57,8 @@ void synchronize(Lock& lock, const std::vector<OperationPtr>& all) {
 
 namespace {
 
-// A host function runs on a thread of its own, as on a thread of the driver: queues proceed while it
-// waits for something.
+// A host function runs on a thread of its own, as on a thread of the driver: queues proceed while
+// it waits for something.
 class HostFunction final : public UnderWay {
  public:
   HostFunction(cudaHostFn_t function, void* data)
