@@ -15,7 +15,8 @@ bool is_ready(const std::future<void>& result, std::chrono::milliseconds at_most
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + at_most;
   do {
-    const auto sleep = std::chrono::milliseconds(tick_ms(static_cast<int>(at_most.count())));
+    const auto sleep =
+        std::chrono::milliseconds(allowed_sleep_ms(static_cast<int>(at_most.count())));
     if (result.wait_until(std::min(end, Clock::now() + sleep)) == std::future_status::ready)
       return true;
   } while (Clock::now() < end);

@@ -17,7 +17,7 @@ std::atomic<LetQueuesProceed> let_queues_proceed = nullptr;
 
 void on_each_tick(LetQueuesProceed proceed) { let_queues_proceed = proceed; }
 
-int tick_ms(int at_most) {
+int allowed_sleep_ms(int at_most) {
   const LetQueuesProceed proceed = let_queues_proceed;
   return proceed ? std::min(at_most, proceed()) : at_most;
 }
@@ -27,17 +27,17 @@ void pause_ms(int milliseconds) {
   const auto end = Clock::now() + std::chrono::milliseconds(milliseconds);
   for (auto left = end - Clock::now(); left.count() > 0; left = end - Clock::now()) {
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-    usleep(static_cast<useconds_t>(tick_ms(static_cast<int>(ms))) * 1000);
+    usleep(static_cast<useconds_t>(allowed_sleep_ms(static_cast<int>(ms))) * 1000);
   }
 }
 
 int wait_for_files(std::span<pollfd> items, int at_most_ms) {
-  const int sleep = tick_ms(at_most_ms < 0 ? INT_MAX : at_most_ms);
+  const int sleep = allowed_sleep_ms(at_most_ms < 0 ? INT_MAX : at_most_ms);
   return poll(items.data(), items.size(), sleep == INT_MAX ? -1 : sleep);
 }
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int at_most_ms) {
-  const int sleep = tick_ms(at_most_ms);
+  const int sleep = allowed_sleep_ms(at_most_ms);
   const timespec limit{sleep / 1000, (sleep % 1000) * 1000000L};
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
 }

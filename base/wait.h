@@ -20,7 +20,7 @@ using LetQueuesProceed = int (*)();
 // Sets what every wait calls at each of its ticks; null: nothing.
 void on_each_tick(LetQueuesProceed);
 // A tick of a wait: returns for how long to sleep, at most `at_most` milliseconds.
-int tick_ms(int at_most);
+int allowed_sleep_ms(int at_most);
 
 void pause_ms(int milliseconds);
 // As poll(); at_most < 0: without limit. May return 0 earlier.
@@ -47,7 +47,7 @@ class Condition {
         Clock::now() + std::chrono::duration_cast<Clock::duration>(at_most);
     while (!ready()) {
       lock.unlock();
-      const auto sleep = std::chrono::milliseconds(tick_ms(longest_ms));
+      const auto sleep = std::chrono::milliseconds(allowed_sleep_ms(longest_ms));
       lock.lock();
       if (ready()) return true;
       if (Clock::now() >= end) return false;

@@ -57,33 +57,45 @@ void synchronize(Lock& lock, const std::vector<OperationPtr>& all) {
 
 namespace {
 
-// A host function runs on a thread of its own, as on a thread of the driver: queues proceed while
-// it waits for something.
+// A host function runs on a thread of its own, as on a thread of the driver: once it waits, queues
+// proceed. Until then, they don't, so that a seed gives the same order each time.
 class HostFunction final : public UnderWay {
  public:
   HostFunction(cudaHostFn_t function, void* data)
       : thread_([this, function, data]() noexcept {  // no exception crosses the driver
+          here = this;
           host_function = name;
           function(data);
-          const std::lock_guard lock(mutex_);
-          has_ended_ = true;
-          ended_.notify_all();
+          change(has_ended_);
         }) {}
-  bool advance() override { return ends_within(std::chrono::seconds(0)); }
-  void sleep(const std::vector<UnderWay*>& all) override {
-    ends_within(all.size() == 1 ? std::chrono::milliseconds(10) : moment);
+  bool advance() override {
+    std::unique_lock lock(mutex_);
+    waits_ = !changed_.wait_for(lock, patience, [this] { return has_ended_ || waits_; }) || waits_;
+    return has_ended_;
   }
+  void sleep(const std::vector<UnderWay*>& all) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, all.size() == 1 ? std::chrono::milliseconds(10) : moment,
+                      [this] { return has_ended_; });
+  }
+  // Called by each wait of this function's thread.
+  void waits() { change(waits_); }
+
+  static inline thread_local HostFunction* here = nullptr;  // whose thread this is
   static constexpr const char* name = "a host function";
 
  private:
-  bool ends_within(std::chrono::microseconds time) {
-    std::unique_lock lock(mutex_);
-    return ended_.wait_for(lock, time, [this] { return has_ended_; });
+  // How long a function may take, in which no wait is seen.
+  static constexpr std::chrono::seconds patience{1};
+  void change(bool& to) {
+    const std::lock_guard lock(mutex_);
+    to = true;
+    changed_.notify_all();
   }
 
   std::mutex mutex_;
-  std::condition_variable ended_;
-  bool has_ended_ = false;
+  std::condition_variable changed_;
+  bool waits_ = false, has_ended_ = false;
   std::jthread thread_;  // last: it uses all of the above
 };
 
@@ -366,6 +378,7 @@ size_t graph_launches() {
   return runtime().graph_launches;
 }
 int let_queues_proceed() {
+  if (HostFunction::here) HostFunction::here->waits();
   if (!host::is_host_thread) return INT_MAX;
   Lock lock(runtime().mutex);
   return runtime().operations.proceed(lock);

@@ -286,27 +286,33 @@ void check_beside_the_host(Communicator& world, Backend& backend) {
   if (world.size() < 2) return;
   constexpr size_t bytes = 200000;
   const int rank = world.rank();
+  const auto messages = world.group(numbers(world.size()));
+  const Stream stream = backend.communication_stream(1);
   for (const bool rank_0_sends : {true, false})
-    for (const bool rank_1_first : {true, false}) {
+    for (const bool rank_1_waits_first : {true, false}) {
       Array<unsigned char> message(backend, bytes);
       const bool sends = rank == (rank_0_sends ? 0 : 1);
       if (sends) std::fill_n(message.host.begin(), bytes, 'x');
       message.upload();
       const auto exchange = [&] {
-        if (rank < 2)
-          world.exchange(std::vector{Transfer{message.data(), bytes, 1 - rank, sends}}, nullptr);
+        if (rank > 1) return;
+        order(backend, nullptr, stream);
+        messages->exchange(std::vector{Transfer{message.data(), bytes, 1 - rank, sends}}, stream);
+      };
+      const auto arrive = [&] {
+        order(backend, stream, nullptr);
+        message.download();
       };
       const auto meet = [&] {
         require(world.all_reduce_scalar(1) == world.size(), "all_reduce_scalar beside a message");
       };
-      if (rank == 1 && !rank_1_first) meet();
+      if (rank == 1 && !rank_1_waits_first) meet();
       exchange();
-      if (rank == 1) message.download();
-      if (rank != 1 || rank_1_first) meet();
-      message.download();
+      if (rank == 1) arrive();
+      if (rank != 1 || rank_1_waits_first) meet();
+      if (rank != 1) arrive();
       for (size_t i = 0; i < bytes && rank < 2; ++i)
         require(message.host[i] == 'x', "a message beside a host's all-reduce");
-      world.barrier();
     }
 }
 
