@@ -78,7 +78,7 @@ $(BUILD)/obj/engine/options/version.o: $(BUILD)/commit
 $(BUILD)/obj/engine/options/version.o: private read_pch = -DBAREVISION_COMMIT='"$(shell cat $(BUILD)/commit)"'
 choosing := $(shell grep -rlE 'BAREVISION_(VERSION|SIMT|CUDA|NCCL|CUDNN|TURBOJPEG|WEBP|TIFF|SODIUM|TENSORBOARD|RECORDS)' --include='*.cpp' .)
 $(foreach room,obj obj/simt obj/cuda asan,$(patsubst %.cpp,$(BUILD)/$(room)/%.o,$(choosing:./%=%) \
-  data/folder.cpp data/folder_scan.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
+  data/folder.cpp $(call in,cpp,data/decode tests/data tests/fuzz/pictures))): $(BUILD)/choices
 always:
 $(BUILD)/gen/%.pb.cc: %.proto
 	@mkdir -p $(BUILD)/gen && echo "messages  $<" && $(PROTOC) --cpp_out=$(BUILD)/gen $<
