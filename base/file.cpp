@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 namespace bv {
 namespace {
@@ -15,15 +16,29 @@ std::string text_of(uint64_t bytes) {
   return bytes >= mib ? std::to_string(bytes / mib) + " MiB" : std::to_string(bytes) + " bytes";
 }
 
+std::string why_missing(const std::string& path, int flags) {
+  const std::string link = link_without_target(path);
+  if (!link.empty()) return link;
+  return flags & O_CREAT ? "no such folder" : "no such file";
+}
+
 }  // namespace
+
+std::string link_without_target(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0) return "";
+  if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP) return "";
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+  return error ? "" : "a link without a target (-> " + target.string() + ")";
+}
 
 int open_regular(const std::string& path, int flags) {
   // O_NONBLOCK: opening a pipe that has no other end must not wait. Regular files ignore it.
   const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
   constexpr const char* other_kind = "not a regular file";
   if (fd < 0 && errno == ENXIO) throw FileError(other_kind);  // a pipe or socket, for writing
-  if (fd < 0 && errno == ENOENT)
-    throw FileError(flags & O_CREAT ? "no such folder" : "no such file");
+  if (fd < 0 && (errno == ENOENT || errno == ELOOP)) throw FileError(why_missing(path, flags));
   if (fd < 0) throw FileError(std::strerror(errno));
   struct stat status;
   const int failure = fstat(fd, &status) == 0 ? 0 : errno;

@@ -15,6 +15,9 @@ struct FileError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// "a link without a target (-> TARGET)"; empty if the path isn't a link that leads nowhere.
+std::string link_without_target(const std::string& path);
+
 // open(2) of a regular file, which the caller closes. Throws FileError.
 int open_regular(const std::string& path, int flags);
 

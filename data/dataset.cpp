@@ -6,10 +6,11 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <map>
-#include <set>
 
 #include "base/file.h"
+#include "base/text.h"
+#include "base/unicode/canonical.h"
+#include "data/class_names.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -32,6 +33,11 @@ std::string way_to_cifar(const std::string& path) {
   return has("cifar") ? "; ./launcher data fetch cifar10 downloads CIFAR-10" : "";
 }
 
+std::string missing(const std::string& path) {
+  const std::string link = link_without_target(path);
+  return link.empty() ? "no such folder" + way_to_cifar(path) : link;
+}
+
 // The reason why a file can't be --data.
 std::string refusal_of_file(const std::string& path) {
   const std::string name = lower_case(fs::path(path).filename().string());
@@ -41,6 +47,16 @@ std::string refusal_of_file(const std::string& path) {
   if (has(".index"))
     return "is not an index of records: it doesn't begin with '# barevision index'";
   return "is a file; give the folder of class folders or of CIFAR's .bin files";
+}
+
+void warn_of_alike_names(DataSets& sets) {
+  const std::vector<std::string> pairs = alike_names(sets.classes);
+  if (pairs.empty()) return;
+  sets.notes.push_back(
+      "warning: the classes " + pairs[0] +
+      (pairs.size() > 1 ? ", and " + counted(int64_t(pairs.size()) - 1, "more pair") + " likewise"
+                        : "") +
+      "; if they are one class, move the images of one into the other");
 }
 
 }  // namespace
@@ -57,7 +73,7 @@ DataKind data_kind(std::string path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found)
-    throw DataError("--data " + path + ": no such folder" + way_to_cifar(path));
+    throw DataError("--data " + path + ": " + missing(path));
   if (!fs::exists(status))
     throw DataError("--data " + path + ": can't be read: " + error.message());
   if (is_records(path)) return DataKind::photos;
@@ -83,13 +99,16 @@ DataSets open_dataset(const DataOptions& given) {
   if (kind == DataKind::builtin) return open_builtin(options);
   if (kind == DataKind::synthetic) return open_synthetic(options);
   if (kind == DataKind::cifar) return open_cifar(options);
-  if (is_records(options.path)) return open_records(options);
-  return open_folder(options);
+  DataSets sets = is_records(options.path) ? open_records(options) : open_folder(options);
+  warn_of_alike_names(sets);
+  return sets;
 }
 
 namespace {
 
+// The classes, whatever the form of their names.
 std::vector<std::string> sorted(std::vector<std::string> names) {
+  for (std::string& name : names) name = canonical(name);
   std::ranges::sort(names);
   return names;
 }
@@ -150,19 +169,19 @@ ClassList order_classes(const std::vector<std::string>& found, const DataOptions
     list.names = options.classes;
   else if (sorted(options.class_order) == sorted(found))
     list.names = options.class_order;
-  const std::set<std::string> known(found.begin(), found.end());
-  std::map<std::string, int> labels;
-  for (const std::string& name : list.names) {
-    if (!labels.try_emplace(name, static_cast<int>(labels.size())).second)
-      throw DataError("--classes names '" + name + "' twice");
-    if (!known.contains(name))
-      throw DataError("--classes: " + where + " has no class '" + name + "'");
-  }
+  const ClassPositions known(found);
+  for (const std::string& name : list.names)
+    if (!known.of(name))
+      throw DataError("--classes: " + where + " has no class '" + name + "'" +
+                      lookalike_of(name, found));
+  const ClassPositions labels(list.names);
+  for (size_t i = 0; i < list.names.size(); ++i)
+    if (labels.of(list.names[i]) != i)
+      throw DataError("--classes names '" + list.names[i] + "' twice");
   for (size_t i = 0; i < found.size(); ++i) {
-    const auto at = labels.find(found[i]);
-    if (at == labels.end())
-      throw DataError("--classes leaves out '" + found[i] + "', a class of " + where);
-    list.labels[i] = at->second;
+    const auto at = labels.of(found[i]);
+    if (!at) throw DataError("--classes leaves out '" + found[i] + "', a class of " + where);
+    list.labels[i] = static_cast<int>(*at);
   }
   return list;
 }

@@ -95,8 +95,9 @@ bool is_records(const std::string& path);
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
                                                     std::vector<std::string>& problems);
 // The image files in a folder, at any depth, recognised by extension: sorted by name, folder by
-// folder, without hidden files. Throws DataError if a folder can't be listed.
-std::vector<std::string> pictures_in(const std::string& folder);
+// folder, without hidden files. Adds lines about what is left out to `notes`. Throws DataError if a
+// folder can't be listed.
+std::vector<std::string> pictures_in(const std::string& folder, std::vector<std::string>& notes);
 
 // Hash of the files' sizes and times, and of the first bytes of at most 2000 files per part.
 // A different value means that files have changed or were copied. 0: data without files.

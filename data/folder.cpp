@@ -1,13 +1,14 @@
 // Image folders: one folder per class, with or without train/ and val/ above them.
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <span>
 
+#include "data/class_names.h"
 #include "data/decode/decode.h"
 #include "data/folder_scan.h"
 #include "data/held_out.h"
+#include "data/left_out.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 struct Part {
   std::string path;
   std::vector<ClassFolder> classes;
+  LeftOut left_out;
 };
 
 // Refuses CIFAR in a subfolder.
@@ -35,8 +37,14 @@ ClassFolder require_images(ClassFolder found, const fs::path& folder) {
   return found;
 }
 
+std::vector<std::string> names_of(const Part& part) {
+  std::vector<std::string> names;
+  for (const ClassFolder& c : part.classes) names.push_back(c.name);
+  return names;
+}
+
 Part scan_part(const fs::path& root, const fs::path& path) {
-  Part part{.path = path.string(), .classes = {}};
+  Part part{.path = path.string(), .classes = {}, .left_out = {}};
   const auto folders = folders_in(path);
   if (folders.empty()) refuse_cifar(path);
   if (folders.empty())
@@ -44,27 +52,29 @@ Part scan_part(const fs::path& root, const fs::path& path) {
                     ": no class folders in it (nor train/ and val/, nor CIFAR's .bin files)");
   for (const fs::path& folder : folders)
     part.classes.push_back(require_images(scan_class(root, folder), folder));
+  for (const ClassFolder& c : part.classes) part.left_out.add(c.left_out);
+  part.left_out.add({.systems = entries_of(path).systems});
+  refuse_two_forms(names_of(part), part.path);
   if (part.classes.size() < 2)
     throw DataError(part.path + ": has one class, '" + part.classes[0].name +
                     "'; at least two class folders are needed");
   return part;
 }
 
-std::vector<std::string> names_of(const Part& part) {
-  std::vector<std::string> names;
-  for (const ClassFolder& c : part.classes) names.push_back(c.name);
-  return names;
-}
-
-// Labels are positions in the list of class names, so train/ and val/ must agree on it.
-void check_same_classes(const Part& train, const Part& val) {
-  for (const auto& [a, b] : {std::pair(&train, &val), std::pair(&val, &train)}) {
-    const auto names = names_of(*b);
-    for (const ClassFolder& c : a->classes)
-      if (!std::binary_search(names.begin(), names.end(), c.name))
-        throw DataError(a->path + " and " + b->path + " have different classes: '" + c.name +
-                        "' is only in the first");
-  }
+// Labels are positions in the list of class names, so train/ and val/ must agree on it. Sorts val's
+// classes like train's: names in another Unicode form may have another order.
+void check_same_classes(const Part& train, Part& val) {
+  const std::vector<std::string> in_train = names_of(train), in_val = names_of(val);
+  const ClassPositions places(in_train), places_in_val(in_val);
+  const auto refuse_if_lost = [](const Part& a, const Part& b, const ClassPositions& known) {
+    for (const ClassFolder& c : a.classes)
+      if (!known.of(c.name))
+        throw DataError(a.path + " and " + b.path + " have different classes: '" + c.name +
+                        "' is only in the first" + lookalike_of(c.name, names_of(b)));
+  };
+  refuse_if_lost(train, val, places_in_val);
+  refuse_if_lost(val, train, places);
+  std::ranges::sort(val.classes, {}, [&](const ClassFolder& c) { return *places.of(c.name); });
 }
 
 std::vector<ImageFile> all_items(const Part& part, const ClassList& classes) {
@@ -92,28 +102,19 @@ void split(const Part& part, const ClassList& classes, const DataOptions& option
   }
 }
 
-void note_left_out(std::span<const Part* const> parts, DataSets& sets) {
-  std::map<std::string, int64_t> left_out;  // by extension
-  for (const Part* part : parts)
-    for (const ClassFolder& c : part->classes)
-      for (const std::string& file : c.left_out) ++left_out[extension_of(file)];
-  std::string images, convert;
-  int64_t others = 0;
-  bool by_library = false;
-  for (const auto& [extension, count] : left_out) {
-    if (!is_other_image(extension)) {
-      others += count;
-      continue;
-    }
-    images += (images.empty() ? "" : ", ") + std::to_string(count) + " " + extension;
-    convert += " *" + extension;
-    by_library |= has_library(extension);
-  }
-  sets.left_out = images;
-  if (!images.empty())
-    sets.left_out_advice =
-        "mogrify -format jpg" + convert + (by_library ? ", or make deps && make" : "");
-  if (others > 0) sets.description += ", other files ignored: " + std::to_string(others);
+// `roots`: of the parts.
+void note_left_out(std::span<const Part* const> parts, const std::vector<std::string>& roots,
+                   DataSets& sets) {
+  LeftOut all;
+  for (const std::string& root : roots)
+    if (std::ranges::none_of(parts, [&](const Part* part) { return part->path == root; }))
+      all.add({.systems = entries_of(root).systems});
+  for (const Part* part : parts) all.add(part->left_out);
+  sets.notes = left_out_lines(all);
+  sets.left_out = unread_images(all);
+  if (!sets.left_out.empty()) sets.left_out_advice = conversion(all, roots);
+  if (!all.others.empty())
+    sets.description += ", other files ignored: " + std::to_string(all.others.size());
 }
 
 DataSets assemble(const DataOptions& options, ClassList classes, std::vector<ImageFile> train,
@@ -132,7 +133,9 @@ DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Ima
   sets.train = image_files(options.path, std::move(train));
   if (!val.empty()) sets.val = image_files(val_root, std::move(val));
   sets.description = describe(options.path, sets, how);
-  note_left_out(parts, sets);
+  std::vector<std::string> roots = {options.path};
+  if (val_root != options.path) roots.push_back(val_root);
+  note_left_out(parts, roots, sets);
   return sets;
 }
 
@@ -165,7 +168,8 @@ DataSets open_parts(const DataOptions& options, const fs::path& train_path,
                     const fs::path& val_path) {
   const std::string val_root = options.val.empty() ? options.path : options.val;
   if (!options.val.empty()) refuse_parts(options.val);
-  const Part train = scan_part(options.path, train_path), val = scan_part(val_root, val_path);
+  const Part train = scan_part(options.path, train_path);
+  Part val = scan_part(val_root, val_path);
   const Part* const parts[] = {&train, &val};
   check_same_classes(train, val);
   ClassList classes = order_classes(names_of(train), options);
@@ -189,10 +193,15 @@ DataSets open_and_split(const DataOptions& options, const fs::path& path) {
 
 }  // namespace
 
-std::vector<std::string> pictures_in(const std::string& folder) {
-  std::vector<std::string> files = scan_class(folder, folder).files;
-  for (std::string& file : files) file = fs::path(folder) / file;
-  return files;
+std::vector<std::string> pictures_in(const std::string& folder, std::vector<std::string>& notes) {
+  ClassFolder found = scan_class(folder, folder);
+  for (std::string& file : found.files) file = fs::path(folder) / file;
+  for (const std::string& line : left_out_lines(found.left_out))
+    notes.push_back(folder + ": " + line);
+  if (const std::string unread = unread_images(found.left_out); !unread.empty())
+    notes.push_back("warning: " + folder + ": images are left out: " + unread + "; use " +
+                    conversion(found.left_out, std::span(&folder, 1)));
+  return std::move(found.files);
 }
 
 // A folder `train` with images but no subfolders is a class, like `bus` and `car` next to it.

@@ -1,9 +1,13 @@
 #include "data/folder_scan.h"
 
 #include <algorithm>
+#include <cctype>
+#include <set>
 #include <span>
+#include <string_view>
 
-#include "data/decode/decode.h"
+#include "base/file.h"
+#include "data/decode/image_extensions.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -12,37 +16,57 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::span<const std::string_view>;
 
-constexpr std::string_view extensions[] = {".jpg", ".jpeg", ".jpe", ".jfif", ".png",
-                                           ".bmp", ".gif",  ".ppm", ".pgm",  ".pnm"};
-constexpr std::string_view webp_extensions[] = {".webp"};
-constexpr std::string_view tiff_extensions[] = {".tif", ".tiff"};
-constexpr std::string_view other_extensions[] = {
-    ".webp", ".tif", ".tiff", ".heic", ".heif", ".avif", ".jp2", ".svg", ".dng", ".cr2", ".nef"};
-
 bool is_one_of(std::string_view word, Words words) { return std::ranges::count(words, word) > 0; }
 
-bool hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+bool hidden(const std::string& name) { return name.starts_with('.'); }
 
-std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
-  std::vector<fs::directory_entry> entries;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (!hidden(at->path())) entries.push_back(*at);
-  if (error == std::errc::no_such_file_or_directory)
-    throw DataError(folder.string() + ": no such folder");
-  if (error) throw DataError(folder.string() + ": can't be read: " + error.message());
-  std::sort(entries.begin(), entries.end());
-  return entries;
+// In lower case: of Synology, QNAP, NetApp, macOS and its zip files, Windows, Linux's ext4.
+constexpr std::string_view system_names[] = {
+    "@eadir",     "#recycle",     "#snapshot",   "@recycle",
+    "~snapshot",  "__macosx",     "icon\r",      "network trash folder",
+    "thumbs.db",  "ehthumbs.db",  "desktop.ini", "temporary items",
+    "lost+found", "$recycle.bin", "found.000",   "system volume information"};
+
+bool is_missing(const std::error_code& error) {
+  return error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
+         error == std::errc::too_many_symbolic_link_levels;
+}
+
+// Whether a name without an image's extension may be that of a folder: "dog", "St. Bernard",
+// "dog.v2"; not "labels.csv".
+bool may_be_folder(const fs::path& path) {
+  constexpr size_t longest = 6;
+  const std::string extension = path.extension().string();
+  const bool of_file =
+      extension.size() > 1 && extension.size() <= longest &&
+      std::ranges::all_of(extension.substr(1), [](unsigned char c) { return std::isalpha(c); });
+  return !of_file && !is_read(extension_of(path)) && !is_other_image(extension_of(path));
 }
 
 void scan_folder(const fs::path& root, const fs::path& folder, ClassFolder& found) {
-  for (const fs::directory_entry& entry : entries_of(folder)) {
-    std::error_code error;  // a dangling link is not an image
-    if (entry.is_directory(error) && !entry.is_symlink(error))
-      scan_folder(root, entry.path(), found);
-    else if (entry.is_regular_file(error))
-      (is_read(extension_of(entry.path())) ? found.files : found.left_out)
-          .push_back(entry.path().lexically_relative(root).string());
+  FolderEntries entries = entries_of(folder);
+  const auto name_of = [&](const fs::path& path) { return path.lexically_relative(root).string(); };
+  for (const fs::path& inner : entries.folders) scan_folder(root, inner, found);
+  for (const fs::path& link : entries.linked_folders) found.left_out.links.push_back(name_of(link));
+  found.left_out.add({.systems = std::move(entries.systems)});
+  std::set<fs::path> jpegs;  // without extensions
+  std::vector<fs::path> rest;
+  for (const auto* paths : {&entries.files, &entries.lost})
+    for (const fs::path& path : *paths) {
+      if (!is_read(extension_of(path))) {
+        rest.push_back(path);
+        continue;
+      }
+      found.files.push_back(name_of(path));
+      if (extension_of(path) == ".jpg") jpegs.insert(path.stem());
+    }
+  for (const fs::path& path : rest) {
+    const bool unread = is_other_image(extension_of(path)) && !jpegs.contains(path.stem());
+    const bool to_folder = may_be_folder(path) && std::ranges::count(entries.lost, path) > 0;
+    (unread      ? found.left_out.unread
+     : to_folder ? found.left_out.links
+                 : found.left_out.others)
+        .push_back(name_of(path));
   }
 }
 
@@ -64,27 +88,71 @@ fs::path part_folder(const std::vector<fs::path>& folders, Words names) {
 
 }  // namespace
 
+void LeftOut::add(const LeftOut& more) {
+  const auto append = [](std::vector<std::string>& all, const std::vector<std::string>& some) {
+    all.insert(all.end(), some.begin(), some.end());
+  };
+  append(unread, more.unread);
+  append(others, more.others);
+  append(links, more.links);
+  append(systems, more.systems);
+}
+
+FolderEntries entries_of(const fs::path& folder) {
+  FolderEntries found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    std::error_code lost, ignored;
+    if (hidden(name)) continue;
+    if (is_one_of(lower_case(name), system_names))
+      found.systems.push_back(name + (at->is_directory(ignored) ? "/" : ""));
+    else if (at->is_directory(lost))
+      (at->is_symlink(ignored) ? found.linked_folders : found.folders).push_back(at->path());
+    else if (!lost)
+      found.files.push_back(at->path());
+    else if (is_missing(lost) && at->is_symlink(ignored))
+      found.lost.push_back(at->path());
+    else if (!is_missing(lost))  // otherwise it was deleted just now
+      throw DataError(at->path().string() + ": can't be read: " + lost.message());
+  }
+  if (error == std::errc::no_such_file_or_directory) {
+    const std::string link = link_without_target(folder);
+    throw DataError(folder.string() + ": " + (link.empty() ? "no such folder" : link));
+  }
+  if (error) throw DataError(folder.string() + ": can't be read: " + error.message());
+  for (auto* paths : {&found.folders, &found.linked_folders, &found.files, &found.lost})
+    std::ranges::sort(*paths);
+  std::ranges::sort(found.systems);
+  return found;
+}
+
 ClassFolder scan_class(const fs::path& root, const fs::path& folder) {
   ClassFolder found{.name = folder.filename().string(), .files = {}, .left_out = {}};
   scan_folder(root, folder, found);
-  std::sort(found.files.begin(), found.files.end());
-  std::sort(found.left_out.begin(), found.left_out.end());
+  for (auto* names : {&found.files, &found.left_out.unread, &found.left_out.others})
+    std::ranges::sort(*names);
   return found;
 }
 
 std::vector<fs::path> folders_in(const fs::path& path) {
-  std::vector<fs::path> folders;
-  std::error_code error;
-  for (const fs::directory_entry& entry : entries_of(path))
-    if (entry.is_directory(error)) folders.push_back(entry.path());
+  FolderEntries entries = entries_of(path);
+  for (const fs::path& link : entries.lost)
+    if (may_be_folder(link))
+      throw DataError(link.string() + ": " + link_without_target(link) +
+                      "; a class or a part of the data may be missing: put the folder back, or "
+                      "delete the link");
+  std::vector<fs::path> folders = std::move(entries.folders);
+  folders.insert(folders.end(), entries.linked_folders.begin(), entries.linked_folders.end());
+  std::ranges::sort(folders);
   return folders;
 }
 
 std::vector<fs::path> files_in(const fs::path& path) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (const fs::directory_entry& entry : entries_of(path))
-    if (entry.is_regular_file(error)) files.push_back(entry.path());
+  FolderEntries entries = entries_of(path);
+  std::vector<fs::path> files = std::move(entries.files);
+  files.insert(files.end(), entries.lost.begin(), entries.lost.end());
+  std::ranges::sort(files);
   return files;
 }
 
@@ -100,21 +168,6 @@ PartFolders require_train(PartFolders parts, const fs::path& path) {
     throw DataError(path.string() + ": has " + parts.val.filename().string() +
                     "/ but no train/ with class folders in it");
   return parts;
-}
-
-std::string extension_of(const fs::path& path) { return lower_case(path.extension().string()); }
-
-bool is_read(std::string_view extension) {
-  return is_one_of(extension, extensions) || (have_webp && is_one_of(extension, webp_extensions)) ||
-         (have_tiff && is_one_of(extension, tiff_extensions));
-}
-
-bool is_other_image(std::string_view extension) {
-  return is_one_of(extension, other_extensions) && !is_read(extension);
-}
-
-bool has_library(std::string_view extension) {
-  return is_one_of(extension, webp_extensions) || is_one_of(extension, tiff_extensions);
 }
 
 }  // namespace bv

@@ -47,7 +47,7 @@ std::string section(const std::string& title, const std::vector<Item>& items, co
 }
 
 std::string shown_remark(const FileRemark& remark) {
-  return shown(remark.path) + ": " + printable(remark.what);
+  return shown(remark.path) + ": " + shown(remark.what);
 }
 
 std::string shown_equal(const EqualImages& equal) {
@@ -79,11 +79,14 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
   text += section("with a side below " + std::to_string(min_side) + " pixels", found.tiny,
                   shown_remark);
   text += section("images that are not read", found.not_read, shown_remark);
+  if (!found.not_read_advice.empty()) text += "  " + shown(found.not_read_advice) + "\n";
   text += section("images outside the class folders", found.outside, shown);
   text += section("classes without images", found.empty_classes, shown);
+  text += section("classes of nearly the same name", found.alike_classes, shown);
   text += section("equal images", found.equal, shown_equal);
   if (found.val_in_train > 0)
     text += "images of val that are in train too: " + std::to_string(found.val_in_train) + "\n";
+  for (const std::string& line : found.left_out) text += shown(line) + "\n";
   return text + balance(found) + (found.clean() ? "clean\n" : "");
 }
 
@@ -113,8 +116,10 @@ Json json_of(const DataCheck& found) {
           {"not_read", json_of(found.not_read)},
           {"outside", found.outside},
           {"empty_classes", found.empty_classes},
+          {"alike_classes", found.alike_classes},
           {"equal", equal},
           {"val_in_train", found.val_in_train},
+          {"left_out", found.left_out},
           {"classes", classes}};
 }
 

@@ -17,7 +17,9 @@
 #include "base/text.h"
 #include "comm/connect/host_comm.h"
 #include "comm/processes/affinity.h"
+#include "data/class_names.h"
 #include "data/joined.h"
+#include "data/left_out.h"
 #include "engine/console/class_report.h"
 #include "engine/console/progress_line.h"
 #include "engine/options/augmentation.h"
@@ -66,15 +68,17 @@ std::string some_names(std::span<const std::string> names) {
 // For each class of the data, its label in the weights. The weights may have more classes.
 std::vector<int> labels_by_weights(const std::vector<std::string>& data, const TrainedModel& m) {
   std::vector<int> labels;
+  const ClassPositions known(m.classes);
   for (const std::string& name : data) {
-    const auto at = std::ranges::find(m.classes, name);
-    if (at == m.classes.end())
+    const auto at = known.of(name);
+    if (!at)
       throw UserError((m.options.data.empty() ? "the built-in data" : m.options.data) +
                       ": its classes (" + some_names(data) + ") are not those of " +
-                      m.place.weights + " (" + some_names(m.classes) +
-                      "); --classes FILE says what the data calls the weights' classes, one per "
+                      m.place.weights + " (" + some_names(m.classes) + ")" +
+                      lookalike_of(name, m.classes) +
+                      "; --classes FILE says what the data calls the weights' classes, one per "
                       "line in their order");
-    labels.push_back(static_cast<int>(at - m.classes.begin()));
+    labels.push_back(static_cast<int>(*at));
   }
   return labels;
 }
@@ -148,7 +152,7 @@ Images open_split(const TrainedModel& m, Split which) {
   if (data.held_out)
     split.lines.back() += "; val-fraction " + format_number(o.val_fraction) + ", split seed " +
                           std::to_string(o.split_seed);
-  split.lines.insert(split.lines.end(), data.notes.begin(), data.notes.end());
+  for (std::string& note : all_notes(data)) split.lines.push_back(std::move(note));
   if (!data.val && which == Split::val)
     throw UserError(o.data + ": has no images for validation; --split train evaluates the others");
   std::vector<std::unique_ptr<Dataset>> parts;

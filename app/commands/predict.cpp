@@ -13,6 +13,7 @@
 #include "app/commands/processes.h"
 #include "app/commands/trained_model.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
@@ -54,6 +55,7 @@ constexpr std::string_view takes[] = {
 struct Named {
   std::vector<std::unique_ptr<Dataset>> parts;
   std::vector<std::string> problems;  // "a.jpg: no such file"
+  std::vector<std::string> notes;     // on what folders have besides
 
   void end_files() {
     if (!files.empty()) parts.push_back(open_files(std::exchange(files, {})));
@@ -67,12 +69,17 @@ Named find_pictures(const std::vector<std::string>& given) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (!fs::exists(status)) {
-      found.problems.push_back(path + ": no such file or folder");
+      const bool missing = status.type() == fs::file_type::not_found;
+      const std::string link = link_without_target(path);
+      found.problems.push_back(path + ": " +
+                               (!link.empty() ? link
+                                : missing     ? "no such file or folder"
+                                              : "can't be read: " + error.message()));
     } else if (is_records(path)) {
       found.end_files();
       for (auto& part : open_recorded(path, found.problems)) found.parts.push_back(std::move(part));
     } else if (fs::is_directory(status)) {
-      const std::vector<std::string> below = pictures_in(path);
+      const std::vector<std::string> below = pictures_in(path, found.notes);
       if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");
       found.files.insert(found.files.end(), below.begin(), below.end());
     } else {
@@ -157,6 +164,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
   const int cores = pin_to_share({});
   const auto own = own_options<PredictOptions>(line);
   Named named = find_pictures(own.files);
+  for (const std::string& note : named.notes) print_error_line(printable(note, note.npos));
   if (named.parts.empty())
     throw UserError(named.problems[0] +
                     (named.problems.size() > 1

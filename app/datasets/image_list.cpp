@@ -9,8 +9,11 @@
 #include "base/file_io.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/unicode/canonical.h"
+#include "data/class_names.h"
 #include "data/dataset.h"
 #include "data/folder_scan.h"
+#include "data/left_out.h"
 
 namespace bv {
 
@@ -54,13 +57,15 @@ std::vector<std::string> read_labels(const std::string& path) {
 // The folder's classes in the order given by the labels file.
 std::vector<std::string> order_by(const std::string& path, const std::vector<std::string>& found) {
   const std::vector<std::string> names = read_labels(path);
+  const ClassPositions positions(names), positions_found(found);
   for (const std::string& name : found)
-    if (!std::ranges::count(names, name))
+    if (!positions.of(name))
       throw UserError("--labels " + path + ": has no label for the class '" + printable(name) +
-                      "'");
+                      "'" + lookalike_of(name, names));
   for (const std::string& name : names)
-    if (!std::ranges::count(found, name))
-      throw UserError("--labels " + path + ": the data has no class '" + printable(name) + "'");
+    if (!positions_found.of(name))
+      throw UserError("--labels " + path + ": the data has no class '" + printable(name) + "'" +
+                      lookalike_of(name, found));
   return names;
 }
 
@@ -120,7 +125,8 @@ class ListParser {
         space + 1 >= line.size())
       fail("expected '# class " + std::to_string(list_.classes.size()) + " NAME'");
     std::string name(line.substr(space + 1));
-    if (!seen_.insert(name).second) fail("names the class '" + printable(name) + "' twice");
+    if (!seen_.insert(canonical(name)).second)
+      fail("names the class '" + printable(name) + "' twice");
     list_.classes.push_back(std::move(name));
     named_ = true;
   }
@@ -198,17 +204,18 @@ ImageList list_folder(const std::string& folder, const ListOptions& options) {
   const DataSets sets = open_dataset({.path = folder, .val_fraction = 0});
   if (sets.records) throw DataError(folder + ": already consists of records");
   const fs::path root = parts.train.empty() ? fs::path(folder) : parts.train;
-  ImageList list{.folder = fs::absolute(root).lexically_normal(), .notes = sets.notes};
+  ImageList list{.folder = fs::absolute(root).lexically_normal(), .notes = all_notes(sets)};
   list.classes = options.labels.empty() ? sets.classes : order_by(options.labels, sets.classes);
   const size_t classes = static_cast<size_t>(options.classes.value_or(INT32_MAX));
   if (classes < list.classes.size()) list.classes.resize(classes);
   for (const std::string& name : list.classes) require_plain(name);
   std::vector<int> counts(list.classes.size());
+  const ClassPositions positions(list.classes);
   const std::string prefix = root.string() + "/";
   for (int64_t i = 0; i < sets.train->size(); ++i) {
-    const auto at = std::ranges::find(list.classes, sets.classes[sets.train->label(i)]);
-    if (at == list.classes.end()) continue;
-    const auto label = static_cast<int>(at - list.classes.begin());
+    const auto at = positions.of(sets.classes[sets.train->label(i)]);
+    if (!at) continue;
+    const auto label = static_cast<int>(*at);
     if (counts[label]++ >= options.per_class.value_or(INT32_MAX)) continue;
     std::string path = sets.train->file(i).substr(prefix.size());
     require_plain(path);

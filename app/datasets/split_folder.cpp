@@ -10,6 +10,7 @@
 #include "base/file_io.h"
 #include "data/dataset.h"
 #include "data/folder_scan.h"
+#include "data/left_out.h"
 
 namespace bv {
 
@@ -28,10 +29,13 @@ void copy_file(const std::string& from, const fs::path& to) try {
   throw DataError(from + ": " + e.what());
 }
 
-void make_link(const std::string& from, const fs::path& to) {
+void make_link(const std::string& from, const fs::path& to) try {
+  const Descriptor readable(open_regular(from, O_RDONLY));
   std::error_code error;
   fs::create_symlink(fs::absolute(from), to, error);
   if (error) throw WriteError("link " + from + " as", to, error.value());
+} catch (const FileError& e) {
+  throw DataError(from + ": " + e.what());
 }
 
 }  // namespace
@@ -49,7 +53,7 @@ SplitPlan plan_split(const std::string& path, double val_fraction, uint64_t seed
   const DataSets sets =
       open_dataset({.path = path, .val_fraction = val_fraction, .split_seed = seed});
   const fs::path root = parts.train.empty() ? fs::path(path) : parts.train;
-  SplitPlan plan{.notes = sets.notes};
+  SplitPlan plan{.notes = all_notes(sets)};
   for (const std::string& name : sets.classes) plan.classes.push_back({.name = name});
   const auto add = [&](const Dataset* part, const char* name, int64_t ClassCount::*count) {
     for (int64_t i = 0; part && i < part->size(); ++i) {

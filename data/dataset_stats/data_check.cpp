@@ -9,8 +9,12 @@
 
 #include "base/file.h"
 #include "base/threads.h"
+#include "base/unicode/canonical.h"
+#include "data/class_names.h"
 #include "data/decode/decode.h"
+#include "data/decode/image_extensions.h"
 #include "data/folder_scan.h"
+#include "data/left_out.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -57,6 +61,11 @@ class Checker {
     found.has_val = !parts.val.empty();
     list_part(parts.train.empty() ? fs::path(path) : parts.train, train);
     if (found.has_val) list_part(parts.val, val);
+    if (!parts.train.empty()) left_out_.add({.systems = entries_of(path).systems});
+    found.left_out = left_out_lines(left_out_);
+    if (const std::string unread = unread_images(left_out_); !unread.empty())
+      found.not_read_advice =
+          unread + "; to convert them: " + conversion(left_out_, std::span(&path, 1));
     if (items_.empty())
       throw DataError(path + ": no images in it (" + known_formats() + " are read)");
     count_classes();
@@ -117,30 +126,42 @@ class Checker {
     folders_[part] = folder;
     const auto folders = folders_in(folder);
     if (folders.empty()) return list_class(folder, part, "");
+    left_out_.add({.systems = entries_of(folder).systems});
     for (const fs::path& file : files_in(folder))
       if (const std::string extension = extension_of(file);
           is_read(extension) || is_other_image(extension))
         found.outside.push_back(file.string());
+    std::map<std::string, std::string> here;  // by canonical form
     for (const fs::path& one : folders) {
-      const std::string name = one.filename().string();
-      classes_[name];
-      list_class(one, part, name);
+      const std::string name = one.filename().string(), form = canonical(name);
+      if (const auto [at, added] = here.try_emplace(form, name); !added)
+        add_alike({at->second, name});
+      const std::string& known = names_.try_emplace(form, name).first->second;
+      classes_[known];
+      list_class(one, part, known);
     }
   }
 
+  void add_alike(const std::vector<std::string>& names) {
+    for (std::string& line : alike_names(names)) found.alike_classes.push_back(std::move(line));
+  }
+
   void list_class(const fs::path& folder, Part part, const std::string& name) {
-    const ClassFolder scanned = scan_class(folder, folder);
+    ClassFolder scanned = scan_class(folder, folder);
     for (const std::string& file : scanned.files)
       items_.push_back({(folder / file).string(), name, part});
-    for (const std::string& file : scanned.left_out) {
-      const std::string path = (folder / file).string(), extension = extension_of(file);
-      if (is_other_image(extension))
-        found.not_read.push_back({path, extension + " files are not read"});
-      else if (is_image_by_content(path))
-        found.not_read.push_back({path, "an image, but not by its extension"});
-      else
+    const auto path_of = [&](const std::string& file) { return (folder / file).string(); };
+    std::map<std::string, std::string> not_read;  // by path
+    for (const std::string& file : scanned.left_out.unread)
+      not_read[path_of(file)] = extension_of(file) + " files are not read";
+    for (const std::string& file : scanned.left_out.others)
+      if (is_other_image(extension_of(file)) || !is_image_by_content(path_of(file)))
         ++found.other_files;
-    }
+      else
+        not_read[path_of(file)] = "an image, but not by its extension";
+    for (const auto& [path, what] : not_read) found.not_read.push_back({path, what});
+    for (std::string& link : scanned.left_out.links) link = path_of(link);
+    left_out_.add(scanned.left_out);
   }
 
   void count_classes() {
@@ -148,13 +169,16 @@ class Checker {
     for (const Item& item : items_)
       if (!item.class_name.empty())
         ++(item.part == train ? classes_[item.class_name].train : classes_[item.class_name].val);
+    std::vector<std::string> names;
     for (auto& [name, count] : classes_) {
+      names.push_back(name);
       count.name = name;
       found.classes.push_back(count);
       if (count.train == 0) found.empty_classes.push_back((folders_[train] / name).string());
       if (found.has_val && count.val == 0)
         found.empty_classes.push_back((folders_[val] / name).string());
     }
+    add_alike(names);
   }
 
   Image image(int64_t i, std::string* warning) const {
@@ -185,6 +209,8 @@ class Checker {
   std::vector<Item> items_;        // training first
   std::vector<Content> contents_;  // zeros: not decoded
   std::map<std::string, ClassCount> classes_;
+  std::map<std::string, std::string> names_;  // of classes, by their canonical form
+  LeftOut left_out_;
   fs::path folders_[2];  // of the parts
   DataSets data_{};
 };
@@ -193,7 +219,7 @@ class Checker {
 
 bool DataCheck::clean() const {
   return damaged.empty() && flawed.empty() && tiny.empty() && not_read.empty() && outside.empty() &&
-         empty_classes.empty() && equal.empty();
+         empty_classes.empty() && alike_classes.empty() && equal.empty();
 }
 
 DataCheck check_data(const std::string& path, int min_side, int threads,

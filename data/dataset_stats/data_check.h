@@ -30,9 +30,12 @@ struct DataCheck {
   std::vector<FileRemark> flawed;   // decoded with a warning
   std::vector<FileRemark> tiny;
   std::vector<FileRemark> not_read;        // images with an extension that isn't read
+  std::string not_read_advice;             // "3 .heic: find ... converts them"
   std::vector<std::string> outside;        // images next to the class folders
   std::vector<std::string> empty_classes;  // folders without images, or missing
+  std::vector<std::string> alike_classes;  // "'Cat' and 'cat' differ only in ..."
   std::vector<EqualImages> equal;          // in the order of their first images
+  std::vector<std::string> left_out;       // lines about folders of systems and links to folders
   int64_t val_in_train = 0;                // images of val that occur in train
   bool clean() const;
 };

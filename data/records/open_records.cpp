@@ -3,6 +3,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/unicode/canonical.h"
 #include "data/class_names.h"
 #include "data/decode/decode_image.h"
 #include "data/held_out.h"
@@ -64,7 +65,7 @@ class RecordDataset : public Dataset {
 void check_same_classes(const Records& train, const Records& val) {
   const auto &a = train.index.classes, &b = val.index.classes;
   for (size_t i = 0; i < std::max(a.size(), b.size()); ++i)
-    if (i >= a.size() || i >= b.size() || a[i] != b[i])
+    if (i >= a.size() || i >= b.size() || canonical(a[i]) != canonical(b[i]))
       throw DataError(train.path + " and " + val.path + " have different classes: class " +
                       std::to_string(i) + " is '" + (i < a.size() ? a[i] : "") + "' in one, '" +
                       (i < b.size() ? b[i] : "") + "' in the other");
@@ -78,7 +79,9 @@ std::vector<std::string> names_of(const Records& train, const Records& val,
     return train.index.classes;
   }
   std::vector<std::string> names = read_class_names(file);
-  const auto has_them = [&](const Records& part) { return part.index.classes == names; };
+  const auto has_them = [&](const Records& part) {
+    return same_classes(part.index.classes, names);
+  };
   if (!has_them(train) && !has_them(val) && train.index.classes[0] != val.index.classes[0])
     check_same_classes(train, val);                    // one counts labels from 0, the other from 1
   const bool both = has_them(train) && has_them(val);  // then the file is redundant
@@ -191,6 +194,7 @@ DataSets open_records(const DataOptions& options) {
   if (const std::string missing = missing_shards_of(*first, *last); !missing.empty())
     parts.notes.push_back("warning: records are empty or missing: " + missing);
   const std::vector<std::string> names = names_of(*first, *last, options.class_names);
+  refuse_two_forms(names, first->path);
   if (names.size() < 2)
     throw DataError(first->path + ": has one class, '" + names[0] + "'; at least two are needed");
   ClassList classes = order_classes(names, options);

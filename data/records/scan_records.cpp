@@ -27,10 +27,11 @@ bool is_record_file(const std::string& name) {
 // The folder itself, and the subfolders that imagenet-tools creates.
 std::vector<fs::path> places_in(const std::string& folder) {
   std::vector<fs::path> places = {folder};
-  for (const fs::path& inner : folders_in(folder)) {
-    const std::string name = inner.filename();
-    if (name == "train" || is_val_name(name)) places.push_back(inner);
-  }
+  const FolderEntries entries = entries_of(folder);
+  for (const auto* inner : {&entries.folders, &entries.linked_folders, &entries.lost})
+    for (const fs::path& path : *inner)
+      if (const std::string name = path.filename(); name == "train" || is_val_name(name))
+        places.push_back(path);
   return places;
 }
 
@@ -239,7 +240,7 @@ bool has_record_files(const std::string& folder) {
   std::error_code error;
   for (const fs::path& place : places_in(folder))
     for (const auto& entry : fs::directory_iterator(place, error))
-      if (is_record_file(entry.path().filename()) && entry.is_regular_file(error)) return true;
+      if (is_record_file(entry.path().filename()) && !entry.is_directory(error)) return true;
   return false;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/class_names.h"
 #include "engine/model/plan.h"
 #include "engine/options/augmentation.h"
 #include "engine/setup/starting_weights.h"
@@ -212,7 +213,7 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
   }
   require_effect(o, data.val != nullptr, "report", "images for validation");
   require_effect(o, data.val && (o.eval_every > 0 || o.report), "best_by", "an evaluation");
-  if (from.classes.size() == data.classes.size() && from.classes != data.classes)
+  if (from.classes.size() == data.classes.size() && !same_classes(from.classes, data.classes))
     notes.push_back("classes: " + o.weights +
                     " has other names or another order; its head is kept as the initial head");
   return data;

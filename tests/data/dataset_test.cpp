@@ -125,8 +125,9 @@ TEST(Dataset, ContentsAreSizesTimesAndFirstBytes) {
   EXPECT_EQ(contents_fingerprint(open("synthetic")), 0u);
 }
 
-// Reading anything but a regular file, such as a pipe with an image's name, might never end.
-TEST(Dataset, TakesRegularFilesAlone) {
+// Reading a pipe with an image's name might never end, so anything but a regular file is a bad
+// image.
+TEST(Dataset, ReadsRegularFilesAlone) {
   TemporaryFolder folder;
   make_classes(folder.path(), {"x", "y"}, 4);
   mkfifo((folder / "x/pipe.png").c_str(), 0600);
@@ -134,7 +135,8 @@ TEST(Dataset, TakesRegularFilesAlone) {
   fs::create_symlink("..", folder / "y/above");
   fs::create_symlink("nowhere", folder / "y/nothing.png");
   const DataSets sets = open(folder.path());
-  EXPECT_EQ(sets.train->size() + sets.val->size(), 8);
+  EXPECT_EQ(sets.train->size() + sets.val->size(), 11);
+  EXPECT_EQ(find_bad_images(sets, [](int64_t) {}).count(), 3);
 }
 
 TEST(Dataset, TrainAndVal) {
@@ -234,9 +236,11 @@ TEST(Dataset, ImagesOfOtherFormatsAreMissed) {
   const DataSets sets = open(folder.path());
   EXPECT_EQ(sets.train->size() + sets.val->size(), have_webp ? 8 : 6);
   EXPECT_EQ(sets.left_out, have_webp ? "1 .heic" : "1 .heic, 2 .webp");
-  EXPECT_EQ(sets.left_out_advice, have_webp ? "mogrify -format jpg *.heic"
-                                            : "mogrify -format jpg *.heic *.webp, or make deps && "
-                                              "make");
+  const std::string find = "find -L " + folder.path() + " ";
+  const std::string convert = " -exec mogrify -format jpg {} +";
+  EXPECT_EQ(sets.left_out_advice, have_webp ? find + "-iname '*.heic'" + convert
+                                            : find + "\\( -iname '*.heic' -o -iname '*.webp' \\)" +
+                                                  convert + ", or make deps && make");
   EXPECT_TRUE(has(sets.description, "other files ignored: 1"));
 }
 

@@ -94,7 +94,7 @@ TEST_F(FirstLook, CountsAndNamesTheFirst) {
   std::filesystem::create_directory_symlink("nowhere", first);
   const BadImages bad = find_bad_images(sets, [](int64_t) {});
   EXPECT_EQ(bad.count(), 3);
-  EXPECT_EQ(bad.first, first + ": no such file");
+  EXPECT_EQ(bad.first, first + ": a link without a target (-> nowhere)");
 }
 
 TEST_F(FirstLook, IsNotForOtherData) {

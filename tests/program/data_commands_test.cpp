@@ -159,9 +159,11 @@ TEST_F(DataCommands, CheckSaysWhatItFound) {
       json.output,
       "{\"images\":7,\"other_files\":0,\"clean\":false,\"damaged\":[{\"path\":\"photos/class0/"
       "2.ppm\",\"what\":\"the file is empty\"}],\"flawed\":[],\"tiny\":[],\"not_read\":[],"
-      "\"outside\":[],\"empty_classes\":[],\"equal\":[{\"paths\":[\"photos/class0/1.ppm\","
+      "\"outside\":[],\"empty_classes\":[],\"alike_classes\":[],\"equal\":[{\"paths\":[\"photos/"
+      "class0/1.ppm\","
       "\"photos/class1/1.PPM\"],\"in_both_parts\":false,\"in_several_classes\":true}],"
-      "\"val_in_train\":0,\"classes\":[{\"class\":\"class0\",\"images\":3},{\"class\":"
+      "\"val_in_train\":0,\"left_out\":[],\"classes\":[{\"class\":\"class0\",\"images\":3},{"
+      "\"class\":"
       "\"class1\",\"images\":4}]}\n");
   fs::create_directory(in("empty"));
   EXPECT_TRUE(run("data check empty").errors.starts_with("empty: no images in it ("));
