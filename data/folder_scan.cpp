@@ -43,31 +43,35 @@ bool may_be_folder(const fs::path& path) {
   return !of_file && !is_read(extension_of(path)) && !is_other_image(extension_of(path));
 }
 
+// Files whose extensions aren't read; `files`: all of their folder.
+void sort_out(const std::vector<fs::path>& not_read, const std::vector<fs::path>& files,
+              const fs::path& root, LeftOut& left_out) {
+  const auto is_other = [](const fs::path& path) { return is_other_image(extension_of(path)); };
+  std::set<fs::path> jpegs;  // without extensions
+  if (std::ranges::any_of(not_read, is_other))
+    for (const fs::path& path : files)
+      if (extension_of(path) == ".jpg") jpegs.insert(path.stem());
+  for (const fs::path& path : not_read) {
+    const bool unread = is_other(path) && !jpegs.contains(path.stem());
+    (unread ? left_out.unread : left_out.others).push_back(path.lexically_relative(root));
+  }
+}
+
 void scan_folder(const fs::path& root, const fs::path& folder, ClassFolder& found) {
   FolderEntries entries = entries_of(folder);
-  const auto name_of = [&](const fs::path& path) { return path.lexically_relative(root).string(); };
   for (const fs::path& inner : entries.folders) scan_folder(root, inner, found);
-  for (const fs::path& link : entries.linked_folders) found.left_out.links.push_back(name_of(link));
-  found.left_out.add({.systems = std::move(entries.systems)});
-  std::set<fs::path> jpegs;  // without extensions
-  std::vector<fs::path> rest;
+  std::vector<fs::path> links = std::move(entries.linked_folders), not_read;
   for (const auto* paths : {&entries.files, &entries.lost})
     for (const fs::path& path : *paths) {
-      if (!is_read(extension_of(path))) {
-        rest.push_back(path);
-        continue;
-      }
-      found.files.push_back(name_of(path));
-      if (extension_of(path) == ".jpg") jpegs.insert(path.stem());
+      const bool lost_folder = paths == &entries.lost && may_be_folder(path);
+      if (is_read(extension_of(path)))
+        found.files.push_back(path.lexically_relative(root));
+      else
+        (lost_folder ? links : not_read).push_back(path);
     }
-  for (const fs::path& path : rest) {
-    const bool unread = is_other_image(extension_of(path)) && !jpegs.contains(path.stem());
-    const bool to_folder = may_be_folder(path) && std::ranges::count(entries.lost, path) > 0;
-    (unread      ? found.left_out.unread
-     : to_folder ? found.left_out.links
-                 : found.left_out.others)
-        .push_back(name_of(path));
-  }
+  sort_out(not_read, entries.files, root, found.left_out);
+  for (const fs::path& link : links) found.left_out.links.push_back(link.lexically_relative(root));
+  found.left_out.add({.systems = std::move(entries.systems)});
 }
 
 bool has_folders(const fs::path& path) {
@@ -162,6 +166,17 @@ PartFolders find_parts(const fs::path& path) {
 }
 
 bool is_val_name(const std::string& folder) { return is_one_of(lower_case(folder), val_names); }
+
+std::vector<std::string> unused_parts(const fs::path& path) {
+  std::vector<std::string> lines;
+  const auto folders = folders_in(path);
+  if (part_folder(folders, train_names).empty()) return {};
+  for (const fs::path& folder : folders)
+    if (is_val_name(folder.filename().string()) && folders_in(folder).empty())
+      lines.push_back("left out: " + folder.filename().string() +
+                      "/, which has no class folders in it");
+  return lines;
+}
 
 PartFolders require_train(PartFolders parts, const fs::path& path) {
   if (parts.train.empty() && !parts.val.empty())

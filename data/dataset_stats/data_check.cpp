@@ -63,6 +63,7 @@ class Checker {
     if (found.has_val) list_part(parts.val, val);
     if (!parts.train.empty()) left_out_.add({.systems = entries_of(path).systems});
     found.left_out = left_out_lines(left_out_);
+    for (std::string& line : unused_parts(path)) found.left_out.push_back(std::move(line));
     if (const std::string unread = unread_images(left_out_); !unread.empty())
       found.not_read_advice =
           unread + "; to convert them: " + conversion(left_out_, std::span(&path, 1));

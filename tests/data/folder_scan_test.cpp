@@ -170,6 +170,18 @@ TEST_F(FolderScan, FoldersOfSystemsAboveAndInTheParts) {
   EXPECT_EQ(check().images, 16);
 }
 
+// As a disk that isn't mounted leaves it.
+TEST_F(FolderScan, AnEmptyPartIsSaid) {
+  make({"train/cat", "train/dog", "test"});
+  fs::create_directories(in("val"));
+  const Names lines = {"left out: test/, which has no class folders in it",
+                       "left out: val/, which has no class folders in it"};
+  EXPECT_EQ(open().notes, lines);
+  EXPECT_EQ(check().left_out, lines);
+  fs::rename(in("val"), in("train/val"));  // a class, but it has no images
+  EXPECT_TRUE(has(refusal(), "train/val: a class folder without images"));
+}
+
 TEST_F(FolderScan, LinksToFoldersAreSaid) {
   make({"cat", "dog", "more"});
   fs::rename(in("more"), in(".more"));
