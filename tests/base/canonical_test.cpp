@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <clocale>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 #include "tests/files.h"

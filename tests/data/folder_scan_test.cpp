@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "data/dataset_stats/data_check.h"
 #include "data/decode/image_extensions.h"
+#include "data/records/example.h"
 #include "tests/data/data_files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
@@ -95,6 +96,20 @@ TEST_F(FolderScan, ALostFolderIsNamed) {
   for (const char* name : {"cat", "dog"}) write_ppm(val / (std::string(name) + "/1.ppm"), 9, 9, 1);
   fs::create_symlink("nowhere", val / "bird");
   EXPECT_EQ(refusal(val.path()), val / "bird: a link without a target (-> nowhere)" + hint);
+}
+
+// A shard or a part of records that isn't there doesn't leave the rest to be trained on.
+TEST_F(FolderScan, LostRecordsAreNamed) {
+  if (!have_records) GTEST_SKIP() << "without protobuf";
+  for (const char* file : {"train-00000-of-00002", "train-00001-of-00002"})
+    fs::copy_file(fs::path("tests/golden/records") / file, in(file));
+  EXPECT_EQ(images(), 8);
+  link("gone", "train-00002-of-00003");
+  const std::string lost = ": a link without a target (-> gone)";
+  EXPECT_EQ(refusal(), in("train-00002-of-00003") + lost);
+  fs::remove(in("train-00002-of-00003"));
+  link("gone", "validation");
+  EXPECT_EQ(refusal(), in("validation") + lost);
 }
 
 // Root may read everything, so files are opened as someone else.

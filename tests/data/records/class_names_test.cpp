@@ -92,6 +92,19 @@ TEST_F(ClassNames, OfOnePartThatNamesThemAlready) {
   EXPECT_TRUE(has(error_of<DataError>([&] { open_dataset(options); }), "different classes"));
 }
 
+TEST_F(ClassNames, InTwoUnicodeForms) {
+  write_text(in("names.txt"), "bl\u00FCte\nbee\ncrab\n");
+  go("data index tools/train --class-names names.txt");
+  write_text(in("names.txt"), "blu\u0308te\nbee\ncrab\n");
+  go("data index tools/validation --class-names names.txt");
+  DataOptions options{.path = in("tools/train"), .val = in("tools/validation")};
+  EXPECT_EQ(open_dataset(options).classes, (Names{"bl\u00FCte", "bee", "crab"}));
+  write_text(in("names.txt"), "bl\u00FCte\nbee\nblu\u0308te\n");
+  options.class_names = in("names.txt");
+  EXPECT_TRUE(is_line(error_of<DataError>([&] { open_dataset(options); }),
+                      "line 3 names the class 'blu\u0308te', as does line 1"));
+}
+
 TEST_F(ClassNames, OfAnIndexWithoutNames) {
   go("data index tools");
   DataOptions options{.path = in("tools")};
