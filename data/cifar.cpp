@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/decode/decode.h"
 #include "data/folder_scan.h"
 #include "data/numpy_pickle.h"
 #include "data/sources.h"
@@ -122,8 +123,11 @@ RecordFile read_pickled(const Form& form, const std::string& path) {
 }
 
 RecordFile read_records(const Form& form, const std::string& path) try {
-  if (form.labels) return read_pickled(form, path);
   const RegularFile in(path);
+  FileView view(in);
+  if (is_git_lfs_pointer(view.at(0, stranger_bytes)))
+    throw DataError(path + ": " + std::string(git_lfs_pointer));
+  if (form.labels) return read_pickled(form, path);
   const size_t record_bytes = form.record_bytes();
   if (in.size() == 0 || in.size() % record_bytes != 0)
     throw DataError(path + ": its size, " + std::to_string(in.size()) +

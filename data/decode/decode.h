@@ -18,8 +18,21 @@ std::string_view name_of(Format);                                // "jpeg"
 std::string_view extension_for(std::span<const uint8_t> start);  // "jpg"; "bin" if unknown
 // "JPEG, PNG, BMP, GIF and PPM", and those whose libraries this build has.
 std::string known_formats();
+// A bad image whose reason says what to do, for which leaving the image out is the wrong advice.
+struct MendableImage : BadImage {
+  using BadImage::BadImage;
+};
+// The advice to add to the reason: none if that says what to do.
+std::string advice_for(const BadImage&, const std::string& advice);
+
+inline constexpr std::string_view git_lfs_pointer =
+    "a Git LFS pointer: git lfs pull fetches the file that it stands for";
+bool is_git_lfs_pointer(std::span<const uint8_t> start);
+// A file that is not an image, by its first bytes: "an HTML page, ..."; empty if unknown.
+std::string name_of_stranger(std::span<const uint8_t> start);
+constexpr size_t stranger_bytes = 512;
 // Refuses a file that is not an image, or whose format needs a library that this build lacks.
-void require_decoder(Format);
+void require_decoder(Format, std::span<const uint8_t> start);
 
 // Refuses a file whose header shows that it is not an image, is cut off before its size is known,
 // or has a size that check_image_size refuses. Reads one or a few blocks. Returns the size as
@@ -83,8 +96,10 @@ Image decode_jpeg_stb(std::span<const uint8_t> file, const JpegInfo&);
 // PNG, BMP and GIF (first image), upright.
 Image decode_stb(std::span<const uint8_t> file, Format);
 
-// Refuses a BMP whose pixels would extend past the file's end: stb_image reads zeros there.
+// Refuses a BMP of a kind that isn't read, or whose pixels would extend past the file's end:
+// stb_image reads zeros there.
 HeaderSize check_bmp(FileView& file);
+Image decode_bmp(std::span<const uint8_t> file);
 
 // Checks a PNG's chunks: sizes, names, checksums, end. Returns its Exif orientation.
 int inspect_png(std::span<const uint8_t> file);
@@ -92,10 +107,11 @@ int inspect_png(std::span<const uint8_t> file);
 // Refuses a GIF that is cut off, or whose data encodes many more pixels than it has.
 void inspect_gif(std::span<const uint8_t> file);
 
-// PPM and PGM of 8 or 16 bits.
+// PPM and PGM of 8 or 16 bits, PBM.
 struct PnmInfo {
   int width = 0, height = 0, channels = 0;
-  int largest = 0;  // sample value (maxval)
+  int largest = 0;                  // sample value (maxval)
+  bool text = false, bits = false;  // samples as numbers; 0 or 1, where 1 is black
   size_t samples_at = 0;
 };
 PnmInfo inspect_pnm(FileView& file);

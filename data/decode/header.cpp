@@ -1,5 +1,6 @@
 // Reads a file's format from its first bytes and, for the header check, the image's size.
-#include <cstdlib>
+#include <algorithm>
+#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -76,7 +77,9 @@ Format format_of(Bytes start) {
   if (text.starts_with("\x89PNG\r\n\x1a\n")) return Format::png;
   if (text.starts_with("BM")) return Format::bmp;
   if (text.starts_with("GIF8")) return Format::gif;
-  if (text.starts_with("P5") || text.starts_with("P6")) return Format::pnm;
+  if (text.size() > 2 && text[0] == 'P' && text[1] >= '1' && text[1] <= '6' &&
+      (text[2] == '#' || std::isspace(static_cast<unsigned char>(text[2]))))
+    return Format::pnm;
   if (text.starts_with("RIFF") && text.size() >= 12 && text.substr(8).starts_with("WEBP"))
     return Format::webp;
   for (const char* byte_order : {"II*\0", "MM\0*", "II+\0", "MM\0+"})
@@ -100,9 +103,13 @@ std::string known_formats() {
          (have_tiff ? ", TIFF" : "") + " and PPM";
 }
 
-void require_decoder(Format format) {
-  if (format == Format::unknown)
-    throw BadImage("not an image of a known format (" + known_formats() + " are read)");
+void require_decoder(Format format, Bytes start) {
+  if (format == Format::unknown) {
+    if (is_git_lfs_pointer(start)) throw MendableImage(std::string(git_lfs_pointer));
+    const std::string what = name_of_stranger(start);
+    throw BadImage("not an image of a known format (" + known_formats() + " are read)" +
+                   (what.empty() ? "" : ": " + what));
+  }
   constexpr const char* without = "; this program was built without ";
   if (format == Format::webp && !have_webp)
     throw BadImage(std::string("a WebP image") + without + "libwebp (make deps && make)");
@@ -110,25 +117,11 @@ void require_decoder(Format format) {
     throw BadImage(std::string("a TIFF image") + without + "libtiff (make deps && make)");
 }
 
-HeaderSize check_bmp(FileView& file) {
-  const Bytes header = need(file, 0, 54, "BMP");
-  const int64_t pixels = little_endian(header, 10, 4);
-  const bool old_header = little_endian(header, 14, 4) == 12;
-  const int64_t width =
-      old_header ? little_endian(header, 18, 2) : int32_t(little_endian(header, 18, 4));
-  const int64_t height = old_header ? little_endian(header, 20, 2)
-                                    : std::abs(int64_t{int32_t(little_endian(header, 22, 4))});
-  const int64_t bits = little_endian(header, old_header ? 24 : 28, 2);
-  const HeaderSize size = checked(height, width, file);
-  if (int64_t(file.size()) < pixels + (width * bits + 31) / 32 * 4 * height)
-    throw BadImage("BMP data is cut off");
-  return size;
-}
-
 HeaderSize check_header(FileView& file) {
   if (file.size() == 0) throw BadImage("the file is empty");
-  const Format format = format_of(file.at(0, 12));
-  require_decoder(format);
+  const Bytes start = file.at(0, stranger_bytes);
+  const Format format = format_of(start.first(std::min<size_t>(start.size(), 12)));
+  require_decoder(format, start);
   switch (format) {
     case Format::jpeg:
       return check_jpeg(file);

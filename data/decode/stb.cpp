@@ -120,9 +120,7 @@ Image decode_stb(Bytes file, Format format) {
     return upright(load(file, "PNG", 0), orientation);
   }
   if (format == Format::gif) return inspect_gif(file), load(file, "GIF", 4);
-  FileView view(file);
-  check_bmp(view);
-  return load(file, "BMP", 0);
+  return load(file, "BMP", 0);  // checked by decode_bmp
 }
 
 Image decode_jpeg_stb(Bytes file, const JpegInfo& info) {

@@ -95,6 +95,7 @@ Image decode_whole(Bytes file, Format format) {
     return upright(decode_jpeg_stb(file, info), info.orientation);
   }
   if (format == Format::pnm) return decode_pnm(file);
+  if (format == Format::bmp) return decode_bmp(file);
   if constexpr (have_webp)
     if (format == Format::webp) return decode_webp(file);
   if constexpr (have_tiff)
@@ -108,7 +109,7 @@ View decode_view(Bytes file, const RequestFn& choose, const Region& of, std::str
   if (file.empty()) throw BadImage("the file is empty");
   if (file.size() > size_t{1} << 30) throw BadImage("the file is larger than 1 GiB");
   const Format format = format_of(file);
-  require_decoder(format);
+  require_decoder(format, file.first(std::min(file.size(), stranger_bytes)));
   if constexpr (have_turbojpeg)
     if (format == Format::jpeg)
       return decode_jpeg_part(file, inspect_jpeg(file), choose, of, warning);

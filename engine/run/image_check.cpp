@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "data/decode/decode.h"
 #include "engine/console/output.h"
 
 namespace bv {
@@ -25,9 +26,11 @@ BadImages look(Setup& setup, Communicator* communicator) {
   const int64_t count = bad.count();
   if (count == 0) return bad;
   const std::string more = std::to_string(count - 1);
+  const std::string others = count > 1 ? ", and " + more + " more can't be read" : "";
+  if (setup.options.on_bad_image == OnBadImage::fail && bad.first.ends_with(git_lfs_pointer))
+    throw DataError(bad.first + others);
   if (setup.options.on_bad_image == OnBadImage::fail)
-    throw DataError(bad.first + (count > 1 ? ", and " + more + " more can't be read" : "") +
-                    " (--on-bad-image skip skips such files" +
+    throw DataError(bad.first + others + " (--on-bad-image skip skips such files" +
                     (setup.checkpoint ? "; if they are deleted, the run can't be resumed)" : ")"));
   setup.notes.push_back("warning: " + std::to_string(count) + " of " + std::to_string(files) +
                         " images can't be read and will be skipped, the first " + bad.first);

@@ -32,7 +32,6 @@ TEST(Header, OfEachFormat) {
   const std::string fine = "no error", known = "not an image of a known format (";
   EXPECT_EQ(refusal(""), "the file is empty");
   EXPECT_EQ(refusal("P"), known + known_formats() + " are read)");
-  EXPECT_EQ(refusal("<html>404</html>"), known + known_formats() + " are read)");
 
   EXPECT_EQ(refusal("\xFF\xD8"), "JPEG data is cut off");
   EXPECT_EQ(refusal(jpeg(30, 20, 0)), fine);
@@ -53,6 +52,32 @@ TEST(Header, OfEachFormat) {
   EXPECT_EQ(refusal("P6 2 1 255 12345"), "PNM data is cut off");
   EXPECT_EQ(refusal("P6 2 1 255 123456"), fine);
   EXPECT_EQ(refusal("BM"), "BMP data is cut off");
+}
+
+TEST(Header, SaysWhatElseItIs) {
+  EXPECT_EQ(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"),
+            "a Git LFS pointer: git lfs pull fetches the file that it stands for");
+  const auto is = [](const std::string& bytes) {
+    const std::string line = refusal(bytes), known = known_formats() + " are read): ";
+    const size_t at = line.find(known);
+    return at == line.npos ? line : line.substr(at + known.size());
+  };
+  const std::string page =
+      "an HTML page, as a server sends in place of a missing file; download it again";
+  EXPECT_EQ(is("<html>404</html>"), page);
+  EXPECT_EQ(is("\xEF\xBB\xBF\n <!DOCTYPE HTML><title>x</title>"), page);
+  EXPECT_EQ(is("Not Found\n"), "text that begins with 'Not Found'");
+  EXPECT_EQ(is(R"({"message": "no such image"})"),
+            R"(text that begins with '{"message": "no such image"}')");
+  EXPECT_EQ(is("<?xml version='1.0'?><svg/>"), "an SVG drawing, which isn't read: convert it");
+  EXPECT_EQ(is(std::string(5000, '\0')),
+            "it begins with zeros, as after an unfinished copy or a full disk; copy it again");
+  EXPECT_EQ(is(std::string("\0\0\0\x18"
+                           "ftypheic",
+                           12)),
+            "a HEIC image, which isn't read: convert it");
+  EXPECT_EQ(is(std::string("\x1F\x8B\x08\0", 4)), "a gzip file");
+  EXPECT_TRUE(is_line(is("\x90\x91\x92\x01"), "not an image of a known format ("));
 }
 
 // The largest photo: a file of 1 GiB, and 134 million pixels (384 MiB when decoded).
@@ -95,6 +120,13 @@ TEST_F(FirstLook, CountsAndNamesTheFirst) {
   const BadImages bad = find_bad_images(sets, [](int64_t) {});
   EXPECT_EQ(bad.count(), 3);
   EXPECT_EQ(bad.first, first + ": a link without a target (-> nowhere)");
+}
+
+TEST_F(FirstLook, NamesGitLfsPointers) {
+  write_text(folder_ / "bus/100.ppm", "version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_EQ(look().first, folder_ / "bus/100.ppm" +
+                              std::string(": a Git LFS pointer: git lfs pull fetches the file "
+                                          "that it stands for"));
 }
 
 TEST_F(FirstLook, IsNotForOtherData) {

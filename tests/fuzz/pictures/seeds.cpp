@@ -123,18 +123,40 @@ std::string bmp(int bits, uint32_t header, int height) {
          info + rows;
 }
 
+// A BMP in runs, with a row of pixels as they are and a jump.
+std::string run_length_bmp(int bits, uint32_t header) {
+  const std::string info = little(header, 4) + little(9, 4) + little(5, 4) + little(1, 2) +
+                           little(uint32_t(bits), 2) + little(bits == 8 ? 1 : 2, 4) +
+                           std::string(header - 20, '\0') + pattern(4 << bits);
+  const std::string rows =
+      "\x09\x31" + std::string("\0\0\0\x05", 4) +
+      (bits == 8 ? std::string("\1\2\3\4\5\0", 6) : std::string("\x12\x34\x50\0", 4)) +
+      std::string("\0\2\1\1\3\x22\0\0\5\x10\0\1", 12);
+  const auto offset = uint32_t(14 + info.size());
+  return "BM" + little(offset + uint32_t(rows.size()), 4) + little(0, 4) + little(offset, 4) +
+         info + rows;
+}
+
 std::vector<std::string> bmp_seeds() {
   std::vector<std::string> files;
   for (const int bits : {1, 4, 8, 16, 24, 32})
     for (const uint32_t header : {12, 40, 108, 124})
       if (header != 12 || bits == 24 || bits < 16) files.push_back(bmp(bits, header, 7));
   files.push_back(bmp(24, 40, -7));
+  for (const uint32_t header : {40, 64, 124})
+    for (const int bits : {4, 8}) files.push_back(run_length_bmp(bits, header));
   return files;
 }
 
 std::vector<std::string> pnm_seeds() {
-  return {"P6\n# made here\n5 4\n255\n" + pattern(60), "P5 7 3\r255 " + pattern(21),
-          "P6 3 2 65535\n" + pattern(36), "P5\n4 4\n1000\n" + pattern(32)};
+  return {"P6\n# made here\n5 4\n255\n" + pattern(60),
+          "P5 7 3\r255 " + pattern(21),
+          "P6 3 2 65535\n" + pattern(36),
+          "P5\n4 4\n1000\n" + pattern(32),
+          "P4\n# bits\n13 5\n" + pattern(10),
+          "P1 5 2\n10101\n0 1 0 1 0\n",
+          "P2\n3 2\n# grey\n100\n0 50 100\n7 8 99\n",
+          "P3 2 2 255 1 2 3  4 5 6\n7 8 9\n10 11 255"};
 }
 
 // LZW codes of 9 bits and more, in blocks of up to 255 bytes.
