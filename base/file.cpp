@@ -7,6 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <new>
+
+#include "base/machine_error.h"
 
 namespace bv {
 namespace {
@@ -22,6 +25,42 @@ std::string why_missing(const std::string& path, int flags) {
   return flags & O_CREAT ? "no such folder" : "no such file";
 }
 
+// The descriptor of a regular file; throws FileError for an errno or another kind of file.
+int require_regular(const std::string& path, int fd, int code, int flags) {
+  constexpr const char* other_kind = "not a regular file";
+  if (code == ENXIO) throw FileError(other_kind);  // a pipe or socket, for writing
+  if (code == ENOENT || code == ELOOP) throw FileError(why_missing(path, flags));
+  if (code != 0) throw FileError(std::strerror(code));
+  struct stat status;
+  const int failure = fstat(fd, &status) == 0 ? 0 : errno;
+  if (failure == 0 && S_ISREG(status.st_mode)) return fd;
+  close(fd);
+  throw FileError(failure != 0              ? std::strerror(failure)
+                  : S_ISDIR(status.st_mode) ? "a folder where a file is expected"
+                                            : other_kind);
+}
+
+// open(2); -1 with errno.
+int open_now(const std::string& path, int flags) {
+  int fd;
+  // O_NONBLOCK: opening a pipe that has no other end must not wait. Regular files ignore it.
+  do fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+int open_to_read(const std::string& path) {
+  const int fd = open_now(path, O_RDONLY), code = fd < 0 ? errno : 0;
+  if (is_machine_error(code)) throw MachineError(path, code);
+  return require_regular(path, fd, code, O_RDONLY);
+}
+
+std::string path_of(int fd) {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), error);
+  return error ? "a file" : path.string();
+}
+
 }  // namespace
 
 std::string link_without_target(const std::string& path) {
@@ -34,23 +73,11 @@ std::string link_without_target(const std::string& path) {
 }
 
 int open_regular(const std::string& path, int flags) {
-  // O_NONBLOCK: opening a pipe that has no other end must not wait. Regular files ignore it.
-  const int fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
-  constexpr const char* other_kind = "not a regular file";
-  if (fd < 0 && errno == ENXIO) throw FileError(other_kind);  // a pipe or socket, for writing
-  if (fd < 0 && (errno == ENOENT || errno == ELOOP)) throw FileError(why_missing(path, flags));
-  if (fd < 0) throw FileError(std::strerror(errno));
-  struct stat status;
-  const int failure = fstat(fd, &status) == 0 ? 0 : errno;
-  if (failure == 0 && S_ISREG(status.st_mode)) return fd;
-  close(fd);
-  throw FileError(failure != 0              ? std::strerror(failure)
-                  : S_ISDIR(status.st_mode) ? "a folder where a file is expected"
-                                            : other_kind);
+  const int fd = open_now(path, flags);
+  return require_regular(path, fd, fd < 0 ? errno : 0, flags);
 }
 
-RegularFile::RegularFile(const std::string& path, uint64_t limit)
-    : fd_(open_regular(path, O_RDONLY)) {
+RegularFile::RegularFile(const std::string& path, uint64_t limit) : fd_(open_to_read(path)) {
   const off_t end = lseek(fd_, 0, SEEK_END);
   if (end > 0) size_ = static_cast<uint64_t>(end);
   if (size_ <= limit) return;
@@ -64,7 +91,9 @@ void RegularFile::read(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t n = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw FileError(std::string("can't be read: ") + std::strerror(errno));
+    const int code = n < 0 ? errno : 0;
+    if (is_machine_error(code)) throw MachineError(path_of(fd_), code);
+    if (n < 0) throw FileError(std::string("can't be read: ") + std::strerror(code));
     if (n == 0) throw FileError("ended early: it was truncated while being read");
     out = out.subspan(static_cast<size_t>(n));
     offset += static_cast<uint64_t>(n);
@@ -77,7 +106,12 @@ void RegularFile::will_need(uint64_t offset, uint64_t bytes) const {
 
 std::vector<uint8_t> read_file(const std::string& path, uint64_t limit) {
   const RegularFile file(path, limit);
-  std::vector<uint8_t> bytes(file.size());
+  std::vector<uint8_t> bytes;
+  try {
+    bytes.resize(file.size());
+  } catch (const std::bad_alloc&) {
+    throw MachineError(path, ENOMEM);
+  }
   file.read(0, std::as_writable_bytes(std::span(bytes)));
   return bytes;
 }

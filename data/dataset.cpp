@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "base/unicode/canonical.h"
 #include "data/class_names.h"
@@ -114,8 +116,8 @@ std::vector<std::string> sorted(std::vector<std::string> names) {
 }
 
 void add_status(Fingerprint& print, const std::string& path) {
-  struct stat status {};
-  stat(path.c_str(), &status);  // zeros if the file is gone
+  struct stat status {};  // zeros if the file is gone
+  if (stat(path.c_str(), &status) != 0 && is_machine_error(errno)) throw MachineError(path, errno);
   for (const int64_t number :
        {int64_t{status.st_size}, int64_t{status.st_mtim.tv_sec}, int64_t{status.st_mtim.tv_nsec}})
     print.add(number);

@@ -3,6 +3,7 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +16,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/machine_error.h"
 #include "base/wait.h"
+#include "data/decode/decode.h"
 #include "data/prepare.h"
 #include "kernels/philox.h"
 
@@ -279,10 +282,9 @@ struct Loader::State {
           preprocessor.run(candidate, static_cast<uint32_t>(epoch), resizer, out);
           return candidate;
         } catch (const BadImage& bad) {
-          on_bad_image(candidate, bad.what());
+          on_bad_image(candidate, bad);
         } catch (const std::bad_alloc&) {
-          throw DataError(data.name(candidate) +
-                          ": not enough memory to decode it; use fewer --workers");
+          throw MachineError(data.name(candidate), ENOMEM);
         }
       if (!train) return -1;
       const Philox4 random = philox(options.seed, attempt, static_cast<uint32_t>(index),
@@ -297,14 +299,15 @@ struct Loader::State {
     return bad_images.contains(index);
   }
 
-  void on_bad_image(int64_t index, const std::string& reason) {
+  void on_bad_image(int64_t index, const BadImage& bad) {
     if (!options.skip_bad_images)
-      throw DataError(data.name(index) + ": " + reason +
-                      " (--on-bad-image skip skips such files; once they are deleted, the run "
-                      "can't be resumed)");
+      throw DataError(data.name(index) + ": " + bad.what() +
+                      advice_for(bad,
+                                 " (--on-bad-image skip skips such files; once they are deleted, "
+                                 "the run can't be resumed)"));
     const std::lock_guard lock(bad_mutex);
     if (!bad_images.insert(index).second) return;
-    if (options.warn) options.warn("skipped bad image " + data.name(index) + ": " + reason);
+    if (options.warn) options.warn("skipped bad image " + data.name(index) + ": " + bad.what());
   }
 
   const Dataset& data;

@@ -35,7 +35,7 @@ $(BUILD)/tests: $(tests_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
 
-# For LD_PRELOAD: file calls that fail (tests/program/chaos_test.cpp).
+# For LD_PRELOAD: file calls that fail (tests/program/chaos_test.cpp, read_faults_test.cpp).
 $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 	$(call compile,) -fPIC -shared -o $@ $<
 
@@ -43,7 +43,7 @@ $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(if $(filter 1,$(RECORDS)),$(BUILD)/fuzz_records)
 suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
 needed_for = $(if $(findstring $(1),$(suites)),$(2))
-needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) \
+needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) $(call needed_for,ReadFaults,$(BUILD)/file_faults.so) \
   $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtRaces,$(races)) $(call needed_for,SimtTry,$(try_for_tests)) $(call needed_for,Learn,$(learn_for_tests)) $(call needed_for,View,$(BUILD)/counters_few $(learn_objects)) \
   $(if $(filter racecheck,$(FILTER)),$(BUILD)/racecheck_tests)
 # Large tests and programs take turns, which the commit's hash chooses (tests/large_tests).

@@ -1,9 +1,11 @@
 #include "app/commands/processes.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/machine_error.h"
 #include "comm/connect/device_communicator.h"
 #include "comm/connect/host_comm.h"
 #include "comm/connect/launchers.h"
@@ -196,7 +198,11 @@ std::unique_ptr<Backend> open_backend(DeviceKind kind, const BackendOptions& opt
 }
 
 int exit_code(const std::exception& e) {
-  return dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e) ? 2 : 1;
+  const auto* machine = dynamic_cast<const MachineError*>(&e);
+  const bool forbidden = machine && (machine->code == EACCES || machine->code == EPERM);
+  const bool mistake =
+      forbidden || dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e);
+  return mistake ? 2 : 1;
 }
 
 }  // namespace bv

@@ -11,6 +11,7 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "data/dataset.h"
+#include "data/decode/decode.h"
 #include "data/records/record_parts.h"
 #include "data/sources.h"
 #include "engine/files/png.h"
@@ -62,7 +63,8 @@ class Unpacker {
         write(place / path_of(records.index, row), std::as_bytes(std::span(picture.image)));
       } catch (const BadImage& e) {
         skip(records.files.path(row.file) + ": record " + std::to_string(row.number) + " at byte " +
-             std::to_string(row.offset) + ": " + e.what());
+                 std::to_string(row.offset) + ": ",
+             e);
       }
       if (!go_on_(done_, all_)) return false;
     }
@@ -92,8 +94,10 @@ class Unpacker {
     return true;
   }
 
-  void skip(const std::string& line) {
-    if (!skip_bad_) throw DataError(line + " (--on-bad-image skip leaves such pictures out)");
+  void skip(const std::string& place, const BadImage& bad) {
+    const std::string line = place + bad.what();
+    if (!skip_bad_)
+      throw DataError(line + advice_for(bad, " (--on-bad-image skip leaves such pictures out)"));
     if (result.skipped++ == 0) result.first_skipped = line;
   }
 

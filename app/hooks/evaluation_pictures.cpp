@@ -96,7 +96,7 @@ Image mistakes_picture(const Run& run, size_t most) {
                            {"predicted " + data.classes[size_t(p.top)] + ", " +
                                 std::to_string(std::lround(100 * p.probability)) + " %",
                             "actual " + data.classes[size_t(p.label)]}}});
-    } catch (const BadImage&) {  // the file was removed after the evaluation
+    } catch (const std::runtime_error&) {  // the file was removed after the evaluation
     }
   if (mistakes.empty()) return {};
   return draw_sheet({"most confident mistakes after step " + std::to_string(run.progress.step)},

@@ -66,7 +66,7 @@ Json mistake_of(const Run& run, const Prediction& p) {
   std::string picture;
   try {
     picture = data_uri(images.image(p.index, thumbnail), thumbnail);
-  } catch (const BadImage&) {  // the file was removed after the evaluation
+  } catch (const std::runtime_error&) {  // the file was removed after the evaluation
   }
   return {short_name(run, images.name(p.index)), p.label, p.top, json_number(p.probability, 9),
           picture};

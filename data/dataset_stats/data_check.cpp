@@ -1,13 +1,16 @@
 #include "data/dataset_stats/data_check.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string_view>
 #include <tuple>
 
 #include "base/file.h"
+#include "base/machine_error.h"
 #include "base/threads.h"
 #include "base/unicode/canonical.h"
 #include "data/class_names.h"
@@ -84,6 +87,8 @@ class Checker {
         contents_[i] = content_of(image(i, &warning));
       } catch (const BadImage& e) {
         damage = e.what();
+      } catch (const std::bad_alloc&) {
+        throw MachineError(items_[i].path, ENOMEM);
       }
       const std::lock_guard lock(mutex);
       if (!damage.empty())

@@ -1,11 +1,14 @@
 #include "data/dataset_stats/pixel_statistics.h"
 
+#include <cerrno>
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "base/machine_error.h"
 #include "base/threads.h"
 
 namespace bv {
@@ -70,6 +73,8 @@ PixelStatistics pixel_statistics(const Dataset& data, int threads,
     } catch (const BadImage& e) {
       const std::lock_guard lock(mutex);
       bad[i] = e.what();
+    } catch (const std::bad_alloc&) {
+      throw MachineError(data.name(i), ENOMEM);
     }
   };
   in_threads(data.size(), threads, look, std::chrono::milliseconds(100), progress);

@@ -1,4 +1,5 @@
-// The files that an index names: each is opened once and read at arbitrary offsets.
+// The files that an index names, read at arbitrary offsets. They stay open, unless there are more
+// of them than half of the descriptors that the process may have: then the first ones are closed.
 #pragma once
 #include <deque>
 #include <memory>
@@ -18,6 +19,7 @@ namespace bv {
 class RecordFiles {
  public:
   // Throws DataError if a file is missing. If a file differs from the index, read() throws.
+  // Every call may throw MachineError.
   RecordFiles(const std::string& folder, const RecordIndex&, const std::string& index_path);
   ~RecordFiles();
   RecordFiles(const RecordFiles&) = delete;
@@ -31,13 +33,16 @@ class RecordFiles {
   void will_need(std::vector<IndexRow> rows) const;
 
  private:
-  const RegularFile& open(size_t file) const;
+  // Shared, since another thread may close a file that is being read.
+  std::shared_ptr<const RegularFile> open(size_t file) const;
   void read_ahead() const;
 
   std::vector<std::string> paths_;
   std::vector<uint64_t> sizes_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<RegularFile>> open_;  // opened at the first read
+  size_t max_open_;
+  mutable std::vector<std::shared_ptr<const RegularFile>> open_;  // null: closed
+  mutable std::deque<size_t> order_;                              // of opening
   mutable Condition changed_;
   mutable std::deque<std::vector<IndexRow>> wanted_;
   mutable bool stopping_ = false;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/machine_error.h"
 #include "data/records/scan_records.h"
 #include "data/sources.h"
 
@@ -18,6 +19,7 @@ std::vector<std::string> indexes_in(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error))
     if (entry.path().extension() == ".index" && is_index(entry.path()))
       found.push_back(entry.path().filename());
+  if (is_machine_error(error.value())) throw MachineError(folder, error.value());
   std::ranges::sort(found);
   return found;
 }

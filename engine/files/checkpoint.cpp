@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/machine_error.h"
 #include "engine/files/checkpoint_state.h"
 
 namespace bv {
@@ -316,6 +317,8 @@ Checkpoint load_checkpoint(const std::string& run) {
         throw UserError(e.what() +
                         (damaged ? way_on(run, folder) : intact_checkpoint(run, folder)));
       // An active run in this folder has saved another step and removed this one.
+    } catch (const MachineError& e) {
+      throw RunError(e.what() + intact_checkpoint(run, folder));
     }
   }
 }

@@ -3,7 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+
+#include "base/machine_error.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
@@ -40,6 +44,41 @@ TEST(File, ThatIsCutWhileItIsReadIsNoticed) {
   std::string text(5, ' ');
   EXPECT_EQ(error_of<FileError>([&] { file.read(0, std::as_writable_bytes(std::span(text))); }),
             "ended early: it was truncated while being read");
+}
+
+// All that is not about the file itself is the machine's.
+TEST(File, ErrorsOfTheMachineSayWhatToDo) {
+  for (const int code : {EMFILE, ENFILE, ENOMEM, EIO, ESTALE, EACCES, EPERM, ENOSPC, ETIMEDOUT,
+                         EINTR, EDQUOT, EHOSTDOWN, EREMOTEIO, ENOTCONN})
+    EXPECT_TRUE(is_machine_error(code)) << code;
+  for (const int code : {0, ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EISDIR})
+    EXPECT_FALSE(is_machine_error(code)) << code;
+  const TemporaryFolder folder;
+  const std::string path = folder / "a b";
+  write_text(path, "");
+  const auto line = [&](int code) { return std::string(MachineError(path, code).what()); };
+  EXPECT_TRUE(has(line(EMFILE), path + ": Too many open files; this process may open "));
+  EXPECT_TRUE(has(line(EMFILE), "`ulimit -n "));
+  EXPECT_EQ(line(EACCES),
+            path + ": Permission denied; its owner can allow it: `chmod a+r '" + path + "'`");
+  EXPECT_TRUE(has(line(EIO), ": Input/output error; the disk or the file server failed"));
+  EXPECT_TRUE(has(line(ESTALE), ": Stale file handle; the file server no longer knows it"));
+  EXPECT_EQ(line(ENOSPC),
+            path + ": No space left on device; `df -h " + folder.path() + "/.` shows what is left");
+}
+
+TEST(File, ThatCantBeOpenedIsNoFileError) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may open all files";
+  const TemporaryFolder folder;
+  write_text(folder / "in/text", "12345");
+  chmod((folder / "in/text").c_str(), 0);
+  const auto line = [&] {
+    return error_of<MachineError>([&] { read_file(folder / "in/text", 100); });
+  };
+  EXPECT_TRUE(has(line(), "`chmod a+r " + (folder / "in/text") + "`"));
+  chmod((folder / "in").c_str(), 0);
+  EXPECT_TRUE(has(line(), "`chmod a+rx " + (folder / "in") + "`"));
+  chmod((folder / "in").c_str(), 0700);
 }
 
 }  // namespace

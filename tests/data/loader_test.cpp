@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "base/machine_error.h"
 #include "data/augment/augment.h"
 #include "data/prepare.h"
 #include "tests/data/data_files.h"
@@ -405,8 +406,9 @@ TEST_F(Photos, OutOfMemoryNamesTheFile) {
     std::string name(int64_t) const override { return "huge.jpg"; }
   };
   options_.skip_bad_images = true;
-  EXPECT_EQ(error_of<DataError>([&] { batches(Greedy(), options_, false, 0, 0, 1); }),
-            "huge.jpg: not enough memory to decode it; use fewer --workers");
+  EXPECT_EQ(error_of<MachineError>([&] { batches(Greedy(), options_, false, 0, 0, 1); }),
+            "huge.jpg: Cannot allocate memory; use fewer --workers, a smaller --cache-mb, or fewer "
+            "processes (-n)");
 }
 
 // Decoding of the current image completes, and no other is started.

@@ -1,7 +1,8 @@
 // A shim for LD_PRELOAD. In rank 0's process it numbers the calls that change files from 1: call
 // FILE_FAULT_AT fails with the errno FILE_FAULT or, if FILE_FAULT is 0, kills the process with
 // SIGKILL. If FILE_FAULT_COUNT names a file, the number of calls is written there when the process
-// exits normally.
+// exits normally. In all processes, opening a file whose path contains FILE_FAULT_OPEN, or reading
+// one whose path contains FILE_FAULT_READ, fails with FILE_FAULT.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace {
 
@@ -45,6 +47,22 @@ bool is_file(int fd) {
   return fd > STDERR_FILENO && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
+// Whether the path contains the text of the variable; if so, sets errno.
+bool is_planted(const char* path, const char* variable) {
+  const char* part = std::getenv(variable);
+  if (!part || !std::strstr(path, part)) return false;
+  errno = number("FILE_FAULT");
+  return true;
+}
+bool is_planted(int fd, const char* variable) {
+  if (!std::getenv(variable)) return false;
+  char path[4096];
+  const ssize_t n =
+      readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), path, sizeof path - 1);
+  path[n > 0 ? n : 0] = '\0';
+  return is_planted(path, variable);
+}
+
 template <class F>
 F next(const char* name) {
   return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
@@ -68,8 +86,13 @@ int open(const char* path, int flags, ...) {
   va_start(list, flags);
   const mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
   va_end(list);
+  if (is_planted(path, "FILE_FAULT_OPEN")) return -1;
   if (changes_files(flags) && std::strncmp(path, "/dev/", 5) != 0 && fails()) return -1;
   return next<int (*)(const char*, int, ...)>("open")(path, flags, mode);
+}
+ssize_t pread(int fd, void* data, size_t bytes, off_t offset) {
+  if (is_planted(fd, "FILE_FAULT_READ")) return -1;
+  return next<ssize_t (*)(int, void*, size_t, off_t)>("pread")(fd, data, bytes, offset);
 }
 ssize_t write(int fd, const void* data, size_t bytes) {
   if (is_file(fd) && fails()) return -1;
