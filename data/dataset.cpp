@@ -101,6 +101,7 @@ DataSets open_dataset(const DataOptions& given) {
   if (kind == DataKind::builtin) return open_builtin(options);
   if (kind == DataKind::synthetic) return open_synthetic(options);
   if (kind == DataKind::cifar) return open_cifar(options);
+  if (!is_records(options.path)) refuse_compressed_records(options.path);
   DataSets sets = is_records(options.path) ? open_records(options) : open_folder(options);
   warn_of_alike_names(sets);
   return sets;

@@ -17,6 +17,10 @@ DataSets open_builtin(const DataOptions&);
 DataSets open_synthetic(const DataOptions&);
 DataSets open_records(const DataOptions&);
 
+// Throws DataError with the command that unpacks them, if a folder without class folders has
+// compressed files.
+void refuse_compressed_records(const std::string& folder);
+
 constexpr uint64_t max_image_bytes = uint64_t{1} << 30;
 
 struct ImageFile {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <set>
 #include <span>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_io.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "data/decode/decode.h"
 #include "data/image/resize.h"
@@ -33,8 +35,10 @@ struct Job {
   size_t first, count;
 };
 
+constexpr const char* advice = " (--on-bad-image skip leaves such pictures out)";
+
 struct Record {
-  std::string bytes, refusal;
+  std::string bytes, refusal, advice = {};
   std::vector<Region> boxes = {};  // the boxes of its objects
 };
 
@@ -104,9 +108,11 @@ class RecordBuilder {
     record.bytes = framed_record(write_example(picture));
     return record;
   } catch (const BadImage& e) {
-    return {.bytes = "", .refusal = path(job) + ": " + e.what()};
+    return {.bytes = "", .refusal = path(job) + ": " + e.what(), .advice = advice_for(e, advice)};
   } catch (const FileError& e) {
-    return {.bytes = "", .refusal = path(job) + ": " + e.what()};
+    return {.bytes = "", .refusal = path(job) + ": " + e.what(), .advice = advice};
+  } catch (const std::bad_alloc&) {
+    throw MachineError(path(job), ENOMEM);
   }
 
  private:
@@ -257,6 +263,8 @@ class Packer {
                   idx[static_cast<size_t>(s)]);
     write_whole(place / (options_.name + ".index"), index_text(index_));
     packed_.images = static_cast<int64_t>(index_.rows.size());
+    const RecordIndex* const all[] = {&index_};
+    packed_.empty_classes = empty_classes(index_.classes, all);
     return packed_;
   }
 
@@ -294,8 +302,7 @@ class Packer {
 
   bool skipped(const Record& record) {
     if (record.refusal.empty()) return false;
-    if (!options_.skip_bad)
-      throw DataError(record.refusal + " (--on-bad-image skip leaves such pictures out)");
+    if (!options_.skip_bad) throw DataError(record.refusal + record.advice);
     if (packed_.skipped++ == 0) packed_.first_skipped = record.refusal;
     return true;
   }

@@ -21,7 +21,7 @@ struct PackOptions {
 struct Packed {
   int64_t images = 0, records = 0, shards = 0, skipped = 0;
   uint64_t bytes = 0;
-  std::string first_skipped = {};
+  std::string first_skipped = {}, empty_classes = {};  // a line about each, or empty
 };
 
 // Writes OUT/NAME-00000-of-00003.tfrecord, NAME-00000-of-00003.idx, ... and OUT/NAME.index; their

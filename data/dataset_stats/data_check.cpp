@@ -70,6 +70,7 @@ class Checker {
     if (const std::string unread = unread_images(left_out_); !unread.empty())
       found.not_read_advice =
           unread + "; to convert them: " + conversion(left_out_, std::span(&path, 1));
+    if (items_.empty()) refuse_compressed_records(path);
     if (items_.empty())
       throw DataError(path + ": no images in it (" + known_formats() + " are read)");
     count_classes();

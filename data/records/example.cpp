@@ -1,5 +1,8 @@
 #include "data/records/example.h"
 
+#include <algorithm>
+
+#include "base/text.h"
 #include "data/dataset.h"
 
 #if BAREVISION_RECORDS
@@ -61,6 +64,39 @@ std::string take_bytes(Feature& feature) {
   return std::move(*feature.mutable_bytes_list()->mutable_value(0));
 }
 
+std::string listed(int count, std::string_view noun, const std::string& values) {
+  if (count == 1) return "a " + std::string(noun) + ", " + values;
+  return counted(count, noun) + (count > 0 ? ": " + values : "");
+}
+
+// The first values of a list, as text.
+template <class List>
+std::string first_values(const List& list) {
+  constexpr int most = 4;
+  std::string text;
+  for (int i = 0; i < std::min(list.value_size(), most); ++i) {
+    if (i > 0) text += ' ';
+    if constexpr (requires { list.value(i).size(); })
+      text += "'" + printable(list.value(i), 30) + "'";
+    else if constexpr (requires { list.value(i) % 1; })
+      text += std::to_string(list.value(i));
+    else
+      text += format_number(double(list.value(i)), 6);
+  }
+  return text + (list.value_size() > most ? " ..." : "");
+}
+
+// "a string, '2'", "3 integers: 0 1 0"
+std::string description_of(const Feature& feature) {
+  if (feature.has_bytes_list())
+    return listed(feature.bytes_list().value_size(), "string", first_values(feature.bytes_list()));
+  if (feature.has_float_list())
+    return listed(feature.float_list().value_size(), "float", first_values(feature.float_list()));
+  if (feature.has_int64_list())
+    return listed(feature.int64_list().value_size(), "integer", first_values(feature.int64_list()));
+  return "nothing";
+}
+
 // The rank of a key in the list of preferred keys: 0 is best, -1 not in the list.
 template <size_t N>
 int rank_of(std::string_view key, const std::string_view (&keys)[N]) {
@@ -106,6 +142,8 @@ PictureExample parse_example(std::string_view payload) {
       if (value.has_int64_list() && value.int64_list().value_size() == 1) {
         picture.label = value.int64_list().value(0);
         label_rank = of_label;
+      } else {
+        picture.unread_label = key + " holds " + description_of(value);
       }
     } else if (key == "image/class/text") {
       picture.text = take_bytes(value);

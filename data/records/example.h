@@ -22,8 +22,10 @@ struct RecordedObject {
 };
 
 struct PictureExample {
-  std::string image = {};                    // image/encoded, or image, or jpeg: the file's bytes
-  std::optional<int64_t> label = {};         // image/class/label, or label
+  std::string image = {};             // image/encoded, or image, or jpeg: the file's bytes
+  std::optional<int64_t> label = {};  // image/class/label, or label
+  // The contents of a label's key if they aren't one integer: "image/class/label holds a string, 'cat'".
+  std::string unread_label = {};
   std::string text = {};                     // image/class/text
   std::string name = {};                     // image/filename; read, not written
   std::string format = {};                   // image/format; written, not read

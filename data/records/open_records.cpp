@@ -197,6 +197,9 @@ DataSets open_records(const DataOptions& options) {
   refuse_two_forms(names, first->path);
   if (names.size() < 2)
     throw DataError(first->path + ": has one class, '" + names[0] + "'; at least two are needed");
+  const RecordIndex* const both[] = {&first->index, &last->index};
+  if (const std::string empty = empty_classes(names, both); !empty.empty())
+    parts.notes.push_back("warning: " + empty);
   ClassList classes = order_classes(names, options);
   const std::vector<bool> in_val =
       split ? hold_out(first->index, options) : std::vector<bool>(first->index.rows.size());

@@ -200,6 +200,21 @@ void check_class_names(const RecordIndex& index, const std::vector<std::string>&
                       index.classes[0] + "; name each label's class, one per line");
 }
 
+std::string empty_classes(const std::vector<std::string>& classes,
+                          std::span<const RecordIndex* const> parts) {
+  std::vector<bool> used(classes.size());
+  for (const RecordIndex* part : parts)
+    for (const IndexRow& row : part->rows) used[row.label] = true;
+  constexpr int named = 5;
+  std::string names;
+  int empty = 0;
+  for (size_t i = 0; i < classes.size(); ++i)
+    if (!used[i] && ++empty <= named) names += (empty > 1 ? ", " : "") + shown(classes[i]);
+  if (empty == 0) return "";
+  return std::to_string(empty) + " of " + std::to_string(classes.size()) + " classes " +
+         (empty == 1 ? "has" : "have") + " no image: " + names + (empty > named ? ", ..." : "");
+}
+
 std::string index_text(const RecordIndex& index) {
   std::string text = std::string(title) + std::string(version) + "\n";
   for (size_t i = 0; i < index.classes.size(); ++i)

@@ -7,6 +7,7 @@
 // image, and a record's lines are adjacent.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,10 @@ struct RecordIndex {
 // more names than classes. Throws DataError naming `option`: "--class-names names.txt".
 void check_class_names(const RecordIndex&, const std::vector<std::string>& names,
                        const std::string& option, const std::string& folder);
+
+// "7 of 10 classes have no image: b, c, ..."; empty if all of them have one, in any of the parts.
+std::string empty_classes(const std::vector<std::string>& classes,
+                          std::span<const RecordIndex* const> parts);
 
 // Parses an index of one class or more. Throws DataError that names the line.
 RecordIndex parse_index(std::string_view text, const std::string& path);

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "data/decode/decode.h"
 #include "data/folder_scan.h"
-#include "data/records/shard_names.h"
 #include "data/records/tfrecord.h"
 #include "data/sources.h"
 
@@ -20,20 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t max_label = 1000000;
 
-bool is_record_file(const std::string& name) {
-  return has_record_extension(name) || shard_name(name);
-}
-
-// The folder itself, and the subfolders that imagenet-tools creates.
-std::vector<fs::path> places_in(const std::string& folder) {
-  std::vector<fs::path> places = {folder};
-  const FolderEntries entries = entries_of(folder);
-  for (const auto* inner : {&entries.folders, &entries.linked_folders, &entries.lost})
-    for (const fs::path& path : *inner)
-      if (const std::string name = path.filename(); name == "train" || is_val_name(name))
-        places.push_back(path);
-  return places;
-}
+// The label of a record whose class is its text, until all texts are known.
+constexpr int64_t by_text = -1;
 
 // A record: its place in the file, its label, and the names in it.
 struct Found {
@@ -54,10 +42,13 @@ std::string place_of(const std::string& path, int64_t record, uint64_t offset) {
   return path + ": record " + std::to_string(record) + " at byte " + std::to_string(offset) + ": ";
 }
 
+bool has_control(const std::string& text) {
+  return std::ranges::any_of(text, [](unsigned char c) { return c < ' ' || c == 0x7f; });
+}
+
 // The record's name if it is valid in an index; otherwise its file's name and its number.
 std::string name_of(const PictureExample& picture, const std::string& file, size_t number) {
-  const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
-  if (!picture.name.empty() && std::ranges::none_of(picture.name, is_control)) return picture.name;
+  if (!picture.name.empty() && !has_control(picture.name)) return picture.name;
   std::string digits = std::to_string(number);
   digits.insert(0, 7 - std::min<size_t>(7, digits.size()), '0');
   const auto bytes = std::span(reinterpret_cast<const uint8_t*>(picture.image.data()),
@@ -85,7 +76,7 @@ class FileScanner {
         at += payload + record_overhead;
       } while (at < file_.size());
     } catch (const BadImage& e) {  // after a wrong length no record can be found
-      leave_out(at, number, e.what());
+      leave_out(at, number, e);
     }
     return std::move(found_);
   }
@@ -99,12 +90,38 @@ class FileScanner {
     const std::optional<uint64_t> length = payload_length(head);
     if (left < record_overhead || (length && *length > left - record_overhead))
       throw BadImage("the file is cut off");
-    if (!length)
-      throw BadImage(number == 0 ? "not a TFRecord file (or a compressed one)"
-                                 : "the checksum of its length is wrong");
+    if (!length && number == 0) refuse_other_file();
+    if (!length) throw BadImage("the checksum of its length is wrong");
     if (*length > 2 * max_image_bytes)
       throw BadImage("a record of " + std::to_string(*length) + " bytes is too large");
     return *length;
+  }
+
+  [[noreturn]] void refuse_other_file() const {
+    FileView view(file_);
+    const auto start = view.at(0, stranger_bytes);
+    const std::string file = shell_word(found_.path), what = name_of_stranger(start);
+    if (is_git_lfs_pointer(start)) throw MendableImage(std::string(git_lfs_pointer));
+    if (start.size() > 1 && start[0] == 0x1F && start[1] == 0x8B)
+      throw MendableImage("compressed by gzip: `mv " + file + " " + file + ".gz && gunzip " + file +
+                          ".gz`");
+    throw BadImage("not a TFRecord file (or a compressed one)" + (what.empty() ? "" : ": " + what));
+  }
+
+  // For a record without a label of one integer.
+  int64_t label_of_text(const PictureExample& picture) const {
+    constexpr const char* what_is_read =
+        "; a label is read as one integer (int64) from image/class/label or label, or, if a record "
+        "has neither, as a class's name from image/class/text";
+    if (!picture.unread_label.empty()) throw MendableImage(picture.unread_label + what_is_read);
+    if (picture.text.empty()) {
+      const std::string why = std::string("it has no label") + what_is_read;
+      if (found_.records.empty()) throw MendableImage(why);
+      throw BadImage(why);
+    }
+    if (has_control(picture.text))
+      throw BadImage("its class's name (image/class/text) has control characters");
+    return by_text;
   }
 
   void read(uint64_t at, uint64_t payload, uint32_t number) try {
@@ -113,25 +130,25 @@ class FileScanner {
     const std::optional<std::string_view> content = first_record(record_);
     if (!content) throw BadImage("its checksum is wrong");
     PictureExample picture = parse_example(*content);
-    if (!picture.label) throw BadImage("it has no label (image/class/label or label)");
-    if (*picture.label < base_ || *picture.label > max_label)
+    if (picture.label && (*picture.label < base_ || *picture.label > max_label))
       throw BadImage("its label is " + std::to_string(*picture.label) +
                      (*picture.label == 0 ? "; use --label-base 0" : ""));
     found_.records.push_back({.offset = at,
                               .size = static_cast<uint32_t>(record_.size()),
                               .number = number,
-                              .label = *picture.label,
+                              .label = picture.label ? *picture.label : label_of_text(picture),
                               .text = picture.text,
                               .name = name_of(picture, name_, number)});
   } catch (const BadImage& e) {
-    leave_out(at, number, e.what());
+    leave_out(at, number, e);
   }
 
-  void leave_out(uint64_t at, uint32_t number, const std::string& why) {
-    const std::string line = place_of(found_.path, number, at) + why;
+  void leave_out(uint64_t at, uint32_t number, const BadImage& bad) {
+    const std::string line = place_of(found_.path, number, at) + bad.what();
     if (!skip_bad_)
-      throw DataError(line +
-                      " (--on-bad-image skip leaves such records out; data index has it too)");
+      throw DataError(line + advice_for(bad,
+                                        " (--on-bad-image skip leaves such records out; data "
+                                        "index has it too)"));
     if (found_.skipped++ == 0) found_.first_skipped = line;
   }
 
@@ -160,11 +177,33 @@ void check_idx(const std::string& folder, const std::string& file, const Scanned
 
 using Scanned = std::vector<std::vector<ScannedFile>>;  // by set and file
 
-template <class Look>
-void for_each(const Scanned& sets, Look look) {
-  for (const auto& files : sets)
-    for (const ScannedFile& file : files)
-      for (const Found& record : file.records) look(record, file.path);
+void for_each(auto& sets, const auto& look) {
+  for (auto& files : sets)
+    for (auto& file : files)
+      for (auto& record : file.records) look(record, file.path);
+}
+
+// If the records have names of classes in place of labels: labels them in the names' order, and
+// returns the names.
+std::vector<std::string> label_by_text(Scanned& scanned) {
+  std::map<std::string, int64_t> labels;
+  for_each(scanned, [&](const Found& record, const std::string&) {
+    if (record.label == by_text) labels[record.text];
+  });
+  std::vector<std::string> names;
+  for (auto& [name, label] : labels) {
+    label = static_cast<int64_t>(names.size());
+    names.push_back(name);
+  }
+  for_each(scanned, [&](Found& record, const std::string& path) {
+    if (record.label != by_text && !names.empty())
+      throw DataError(place_of(path, record.number, record.offset) + "has a label, " +
+                      std::to_string(record.label) +
+                      ", but other records have only a class's name (image/class/text); give all "
+                      "of them labels, or none");
+    if (record.label == by_text) record.label = labels[record.text];
+  });
+  return names;
 }
 
 // Names of the classes from `base` to the highest label: their texts if all have one, else numbers.
@@ -184,8 +223,7 @@ std::vector<std::string> names_of_classes(const Scanned& sets, int64_t base) {
   bool named = true;
   for (const auto& [label, text] : texts) {
     ++uses[text];
-    const auto is_control = [](unsigned char c) { return c < ' ' || c == 0x7f; };
-    named = named && !text.empty() && std::ranges::none_of(text, is_control);
+    named = named && !text.empty() && !has_control(text);
   }
   std::vector<std::string> names;
   for (int64_t label = base; label <= highest; ++label) {
@@ -217,42 +255,6 @@ RecordIndex index_of(const RecordSet& set, const std::vector<ScannedFile>& files
 
 }  // namespace
 
-std::vector<RecordSet> find_record_sets(const std::string& folder) {
-  std::map<std::string, std::vector<std::string>> sets;
-  for (const fs::path& place : places_in(folder))
-    for (const fs::path& path : files_in(place)) {
-      const std::string file = path.filename();
-      if (!is_record_file(file)) continue;
-      const bool inner = place != fs::path(folder);
-      const std::optional<ShardName> shard = shard_name(file);
-      const std::string name = shard ? shard->set : inner ? place.filename().string() : "records";
-      sets[name].push_back(inner ? place.filename() / file : fs::path(file));
-    }
-  std::vector<RecordSet> found;
-  for (auto& [name, files] : sets) {
-    std::ranges::sort(files);
-    found.push_back({name, std::move(files)});
-  }
-  return found;
-}
-
-bool has_record_files(const std::string& folder) {
-  std::error_code error;
-  for (const fs::path& place : places_in(folder))
-    for (const auto& entry : fs::directory_iterator(place, error))
-      if (is_record_file(entry.path().filename()) && !entry.is_directory(error)) return true;
-  return false;
-}
-
-std::string idx_path(const std::string& folder, const std::string& file) {
-  const fs::path path(file);
-  if (path.has_parent_path())
-    return fs::path(folder) / "idx_files" / path.parent_path() /
-           (path.filename().string() + ".idx");
-  const bool extension = has_record_extension(file);
-  return fs::path(folder) / ((extension ? path.stem().string() : file) + ".idx");
-}
-
 std::vector<ScannedSet> scan_records(const std::string& folder, const std::vector<RecordSet>& sets,
                                      const ScanOptions& options,
                                      const std::function<void(int64_t)>& progress) {
@@ -276,12 +278,16 @@ std::vector<ScannedSet> scan_records(const std::string& folder, const std::vecto
   in_threads(static_cast<int64_t>(all.size()), options.threads, scan,
              std::chrono::milliseconds(100), progress);
 
+  std::vector<std::string> classes = label_by_text(scanned);
+  if (!classes.empty() && options.label_base)
+    throw DataError("--label-base: the records of " + folder +
+                    " have names of classes and no labels; leave the option out");
   int64_t lowest = max_label;
   for_each(scanned, [&](const Found& record, const std::string&) {
     lowest = std::min(lowest, record.label);
   });
   const int64_t base = options.label_base.value_or(lowest == 0 ? 0 : 1);
-  const std::vector<std::string> classes = names_of_classes(scanned, base);
+  if (classes.empty()) classes = names_of_classes(scanned, base);
   std::vector<ScannedSet> result;
   for (size_t s = 0; s < sets.size(); ++s) {
     ScannedSet set{.name = sets[s].name, .index = index_of(sets[s], scanned[s], classes, base)};

@@ -10,7 +10,8 @@
 
 namespace bv {
 
-// The files of one set: train-00000-of-01024 and so on.
+// The files of one set: train-00000-of-01024 and so on. In a folder without files of such names or
+// .tfrecord, and without other folders, all files that begin like a record are one set's.
 struct RecordSet {
   std::string name;                // "train"
   std::vector<std::string> files;  // relative to the folder

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/class_names.h"
 #include "data/records/scan_records.h"
+#include "data/sources.h"
 #include "engine/console/progress_line.h"
 
 namespace bv {
@@ -57,6 +58,7 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
   const auto o = own_options<IndexOptions>(line);
   const std::string folder = require_folder(o.dir);
   const std::vector<RecordSet> sets = find_record_sets(folder);
+  if (sets.empty()) refuse_compressed_records(folder);
   if (sets.empty())
     throw UserError(folder +
                     ": no TFRecords in it (NAME.tfrecord, NAME-00000-of-00003), nor in train/ or "
@@ -84,6 +86,10 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
       check_class_names(set.index, names, "--class-names " + o.class_names, folder);
       set.index.classes = names;
     }
+  std::vector<const RecordIndex*> indexes;
+  for (const ScannedSet& set : scanned) indexes.push_back(&set.index);
+  if (const std::string empty = empty_classes(scanned[0].index.classes, indexes); !empty.empty())
+    print_error_line("warning: " + printable(empty, empty.npos));
   for (const ScannedSet& set : scanned) {
     const std::vector<std::string> idx = idx_texts(set.index);
     for (size_t i = 0; i < idx.size(); ++i)

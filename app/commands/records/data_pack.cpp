@@ -95,6 +95,8 @@ int pack(const CommandLine& line, const std::vector<std::string>&) {
   if (packed->skipped > 0)
     print_error_line("skipped " + counted(packed->skipped, "bad picture") +
                      ", the first: " + printable(packed->first_skipped, std::string::npos));
+  if (!packed->empty_classes.empty())
+    print_error_line("warning: " + printable(packed->empty_classes, std::string::npos));
   const std::string objects = list.objects ? " with " + counted(packed->images, "object") : "";
   std::printf("%s/%s: %s%s, %zu classes, %s, %.1f MB; %.1f s, %.0f MB/s\n", o.out.c_str(),
               (options.name + ".index").c_str(), counted(packed->records, "picture").c_str(),
