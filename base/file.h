@@ -21,7 +21,8 @@ std::string link_without_target(const std::string& path);
 // open(2) of a regular file, which the caller closes. Throws FileError.
 int open_regular(const std::string& path, int flags);
 
-// A regular file of at most `limit` bytes, open for reading. Throws FileError.
+// A regular file of at most `limit` bytes, open for reading. Throws FileError, or MachineError
+// (base/machine_error.h) for a reason that says nothing about the file.
 class RegularFile {
  public:
   explicit RegularFile(const std::string& path, uint64_t limit = UINT64_MAX);
@@ -37,7 +38,7 @@ class RegularFile {
   uint64_t size_ = 0;
 };
 
-// A whole file of at most `limit` bytes. Throws FileError.
+// A whole file of at most `limit` bytes. Throws FileError, MachineError.
 std::vector<uint8_t> read_file(const std::string& path, uint64_t limit);
 
 }  // namespace bv

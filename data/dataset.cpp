@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/unicode/canonical.h"
 #include "data/class_names.h"
+#include "data/decode/decode.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -41,14 +42,19 @@ std::string missing(const std::string& path) {
 }
 
 // The reason why a file can't be --data.
-std::string refusal_of_file(const std::string& path) {
+std::string refusal_of_file(const std::string& path) try {
   const std::string name = lower_case(fs::path(path).filename().string());
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  const RegularFile file(path);
+  FileView view(file);
+  if (is_git_lfs_pointer(view.at(0, stranger_bytes))) return "is " + std::string(git_lfs_pointer);
   for (const char* archive : {".tar", ".tgz", ".zip"})
     if (has(archive)) return "is an archive; unpack it and give its folder";
   if (has(".index"))
     return "is not an index of records: it doesn't begin with '# barevision index'";
   return "is a file; give the folder of class folders or of CIFAR's .bin files";
+} catch (const FileError& e) {
+  return e.what();
 }
 
 void warn_of_alike_names(DataSets& sets) {

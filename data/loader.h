@@ -74,7 +74,8 @@ class Loader {
   // (Re)starts preparing batches from batch `batch` of `epoch`. `batch` must be below
   // batches_per_epoch(), `epoch` below 2^31; in evaluation both are 0.
   void start(int64_t epoch, int64_t batch);
-  // The next batch. Throws DataError naming a bad image unless bad images are skipped.
+  // The next batch. Throws DataError naming a bad image unless bad images are skipped, and
+  // MachineError if an image's file or memory can't be had.
   const Batch& next();
   // Like next(), but polls `stop` ten times a second while waiting, and returns null once `stop`
   // returns true; start() must then precede the next call.

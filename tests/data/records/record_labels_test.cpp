@@ -204,6 +204,8 @@ TEST_F(RecordLabels, OfGitLfsPointersAreToBeFetched) {
                     what = "a Git LFS pointer: git lfs pull fetches the file that it stands for";
   write_text(in("tf/x.tfrecord"), pointer);
   EXPECT_EQ(refusal("tf"), in("tf/x.tfrecord") + ": record 0 at byte 0: " + what);
+  write_text(in("tf/x.index"), pointer);
+  EXPECT_EQ(refusal("tf/x.index"), "--data " + in("tf/x.index") + ": is " + what);
   write_text(in("tf/x.index"),
              "# barevision index 1\n# class 0 a\n# class 1 b\n0\tx.tfrecord\t0\t500\t1.jpg\n"
              "1\tx.tfrecord\t500\t500\t2.jpg\n");
