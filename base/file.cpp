@@ -40,13 +40,20 @@ int require_regular(const std::string& path, int fd, int code, int flags) {
                                             : other_kind);
 }
 
+// A system call, again after a signal; some file systems interrupt calls without one, so not for
+// ever.
+template <class Call>
+auto uninterrupted(const Call& call) {
+  constexpr int most = 1000;
+  auto result = call();
+  for (int i = 0; i < most && result < 0 && errno == EINTR; ++i) result = call();
+  return result;
+}
+
 // open(2); -1 with errno.
 int open_now(const std::string& path, int flags) {
-  int fd;
   // O_NONBLOCK: opening a pipe that has no other end must not wait. Regular files ignore it.
-  do fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666);
-  while (fd < 0 && errno == EINTR);
-  return fd;
+  return uninterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK, 0666); });
 }
 
 int open_to_read(const std::string& path) {
@@ -89,8 +96,8 @@ RegularFile::~RegularFile() { close(fd_); }
 
 void RegularFile::read(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t n = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = uninterrupted(
+        [&] { return pread(fd_, out.data(), out.size(), static_cast<off_t>(offset)); });
     const int code = n < 0 ? errno : 0;
     if (is_machine_error(code)) throw MachineError(path_of(fd_), code);
     if (n < 0) throw FileError(std::string("can't be read: ") + std::strerror(code));

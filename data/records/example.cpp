@@ -92,8 +92,13 @@ std::string description_of(const Feature& feature) {
     return listed(feature.bytes_list().value_size(), "string", first_values(feature.bytes_list()));
   if (feature.has_float_list())
     return listed(feature.float_list().value_size(), "float", first_values(feature.float_list()));
-  if (feature.has_int64_list())
-    return listed(feature.int64_list().value_size(), "integer", first_values(feature.int64_list()));
+  if (feature.has_int64_list()) {
+    const auto& values = feature.int64_list().value();
+    const bool one_hot = values.size() > 1 && std::ranges::count(values, 1) == 1 &&
+                         std::ranges::count(values, 0) == values.size() - 1;
+    return listed(values.size(), "integer", first_values(feature.int64_list())) +
+           (one_hot ? " (one-hot)" : "");
+  }
   return "nothing";
 }
 

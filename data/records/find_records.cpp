@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // How the records of a folder are told from other files.
 enum class Told { by_name, by_contents };
 
-// Whether a file begins like a record. So do TensorBoard's.
+// Whether a file begins like a record.
 bool begins_like_a_record(const fs::path& path) try {
   const RegularFile file(path);
   std::string head(record_head, '\0');
@@ -35,12 +35,21 @@ bool begins_like_a_record(const fs::path& path) try {
   return false;
 }
 
-bool is_record_file(const fs::path& path, Told how) {
+bool has_record_name(const fs::path& path) {
+  const std::string name = path.filename();
+  return has_record_extension(name) || shard_name(name);
+}
+
+// Whether a file of another name may be one of records: it isn't hidden, an image or TensorBoard's.
+bool may_be_records(const fs::path& path) {
   const std::string name = path.filename(), extension = extension_of(path);
-  if (how == Told::by_name) return has_record_extension(name) || shard_name(name);
-  const bool other = name.starts_with('.') || name.find("tfevents") != name.npos ||
-                     is_read(extension) || is_other_image(extension);
-  return !other && begins_like_a_record(path);
+  return !name.starts_with('.') && name.find("tfevents") == name.npos && !is_read(extension) &&
+         !is_other_image(extension);
+}
+
+bool is_record_file(const fs::path& path, Told how) {
+  return how == Told::by_name ? has_record_name(path)
+                              : may_be_records(path) && begins_like_a_record(path);
 }
 
 // The folder itself, and the subfolders that imagenet-tools creates. Contents count only where
@@ -57,15 +66,25 @@ std::vector<fs::path> places_in(const std::string& folder, Told how = Told::by_n
   return places;
 }
 
-// Contents count only if no file has such a name.
+// Contents count only if no file has such a name. Lists each place once, as it may have a million
+// images.
 std::optional<Told> told_by(const std::string& folder) {
-  for (const Told how : {Told::by_name, Told::by_contents})
-    for (const fs::path& place : places_in(folder, how)) {
-      std::error_code error;
-      for (const auto& entry : fs::directory_iterator(place, error))
-        if (entry.is_regular_file(error) && is_record_file(entry.path(), how)) return how;
-      if (is_machine_error(error.value())) throw MachineError(place, error.value());
+  std::vector<fs::path> others;
+  for (const fs::path& place : places_in(folder)) {
+    std::vector<fs::path> here;
+    bool folders = false;
+    std::error_code error, ignored;
+    for (const auto& entry : fs::directory_iterator(place, error)) {
+      const fs::path& path = entry.path();
+      if (entry.is_directory(ignored)) folders |= !path.filename().string().starts_with('.');
+      if (!entry.is_regular_file(ignored)) continue;
+      if (has_record_name(path)) return Told::by_name;
+      if (may_be_records(path)) here.push_back(path);
     }
+    if (is_machine_error(error.value())) throw MachineError(place, error.value());
+    if (!folders) others.insert(others.end(), here.begin(), here.end());
+  }
+  if (std::ranges::any_of(others, begins_like_a_record)) return Told::by_contents;
   return {};
 }
 

@@ -66,6 +66,7 @@ TEST_F(ReadFaults, EndTraining) {
   expect_line(words, open_fault, ESTALE, "mount the folder again");
   expect_line(words, read_fault, EIO, "the disk or the file server failed");
   expect_line(words, read_fault, ENOMEM, "use fewer --workers");
+  expect_line(words, read_fault, EINTR, "the disk or the file server failed");
   // A file that isn't there is a bad image, which is skipped.
   const Finished gone = with_fault(words, open_fault, "class1/3.ppm", ENOENT);
   EXPECT_EQ(gone.code, 0) << gone.errors;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "app/datasets/image_list.h"
+#include "app/datasets/pack_records.h"
 #include "data/dataset.h"
 #include "data/records/record_index.h"
 #include "data/records/scan_records.h"
@@ -72,7 +74,7 @@ TEST_F(RecordLabels, OfAnotherTypeAreNamed) {
   const std::pair<Feature, std::string> cases[] = {
       {{label, strings({"cat"})}, label + " holds a string, 'cat'; "},
       {{"label", floats({2})}, "label holds a float, 2; "},
-      {{"label", integers({0, 0, 1})}, "label holds 3 integers: 0 0 1; "},
+      {{"label", integers({0, 0, 1})}, "label holds 3 integers: 0 0 1 (one-hot); "},
       {{label, integers({1, 2})}, label + " holds 2 integers: 1 2; "},
       {{label, strings({"a", "b", "c", "d", "e"})}, "5 strings: 'a' 'b' 'c' 'd' ...; "},
       {{label, integers({})}, label + " holds 0 integers; "}};
@@ -157,6 +159,16 @@ TEST_F(RecordLabels, OfClassesWithoutImagesAreWarnedOf) {
   records.push_back({{label, integers({1})}});
   write("tf/x.tfrecord", records);
   EXPECT_FALSE(has(notes({}), "no image"));
+}
+
+TEST_F(RecordLabels, OfListsMayLeaveClassesWithoutImages) {
+  write_text(in("photos/1.pgm"), "P5 1 1 255 x");
+  const ImageList list{.folder = in("photos"),
+                       .classes = {"ant", "bee", "cat"},
+                       .images = {{.path = "1.pgm", .label = 1}}};
+  const auto packed = pack_records(list, "list.txt", in("packed"), {.name = "x"},
+                                   [](int64_t, int64_t) { return true; });
+  EXPECT_EQ(packed->empty_classes, "2 of 3 classes have no image: ant, cat");
 }
 
 TEST_F(RecordLabels, AreReadFromFilesOfAnyName) {
