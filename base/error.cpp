@@ -31,9 +31,12 @@ std::string way_to_more_descriptors() {
          "`ulimit -n " + std::to_string(std::max(plenty, limit.rlim_cur * 2)) + "`";
 }
 
-// The file itself, or the first folder above it that may not be entered.
-std::string way_to_permission(const fs::path& path) {
+// The file or folder itself, or the first folder above it that may not be entered; of a link, those
+// of its target.
+std::string way_to_permission(fs::path path) {
   std::error_code error;
+  if (const fs::path target = fs::read_symlink(path, error); !error)
+    path = (path.parent_path() / target).lexically_normal();
   fs::path above;
   for (const fs::path& part : path.parent_path()) {
     above /= part;
@@ -41,7 +44,8 @@ std::string way_to_permission(const fs::path& path) {
     if (error == std::errc::permission_denied)
       return "its folder's owner can allow it: `chmod a+rx " + shell_word(above) + "`";
   }
-  return "its owner can allow it: `chmod a+r " + shell_word(path) + "`";
+  const char* const mode = fs::is_directory(path, error) ? "a+rx " : "a+r ";
+  return "its owner can allow it: `chmod " + (mode + shell_word(path)) + "`";
 }
 
 std::string way_out(const std::string& path, int code) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/machine_error.h"
 #include "data/decode/image_extensions.h"
 #include "data/sources.h"
 
@@ -118,13 +119,13 @@ FolderEntries entries_of(const fs::path& folder) {
     else if (is_missing(lost) && at->is_symlink(ignored))
       found.lost.push_back(at->path());
     else if (!is_missing(lost))  // otherwise it was deleted just now
-      throw DataError(at->path().string() + ": can't be read: " + lost.message());
+      throw MachineError(at->path(), lost.value());
   }
   if (error == std::errc::no_such_file_or_directory) {
     const std::string link = link_without_target(folder);
     throw DataError(folder.string() + ": " + (link.empty() ? "no such folder" : link));
   }
-  if (error) throw DataError(folder.string() + ": can't be read: " + error.message());
+  if (error) throw MachineError(folder, error.value());
   for (auto* paths : {&found.folders, &found.linked_folders, &found.files, &found.lost})
     std::ranges::sort(*paths);
   std::ranges::sort(found.systems);

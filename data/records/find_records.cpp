@@ -1,14 +1,15 @@
 // The files of records in a folder, and the sets that they make.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "base/file.h"
-#include "base/machine_error.h"
 #include "base/text.h"
+#include "data/decode/image_extensions.h"
 #include "data/folder_scan.h"
 #include "data/records/scan_records.h"
 #include "data/records/shard_names.h"
@@ -66,23 +67,17 @@ std::vector<fs::path> places_in(const std::string& folder, Told how = Told::by_n
   return places;
 }
 
-// Contents count only if no file has such a name. Lists each place once, as it may have a million
-// images.
+// Contents count only if no file has such a name.
 std::optional<Told> told_by(const std::string& folder) {
   std::vector<fs::path> others;
   for (const fs::path& place : places_in(folder)) {
-    std::vector<fs::path> here;
-    bool folders = false;
-    std::error_code error, ignored;
-    for (const auto& entry : fs::directory_iterator(place, error)) {
-      const fs::path& path = entry.path();
-      if (entry.is_directory(ignored)) folders |= !path.filename().string().starts_with('.');
-      if (!entry.is_regular_file(ignored)) continue;
-      if (has_record_name(path)) return Told::by_name;
-      if (may_be_records(path)) here.push_back(path);
-    }
-    if (is_machine_error(error.value())) throw MachineError(place, error.value());
-    if (!folders) others.insert(others.end(), here.begin(), here.end());
+    std::error_code error;
+    if (!fs::is_directory(place, error)) continue;  // a link without a target
+    const FolderEntries here = entries_of(place);
+    for (const auto* paths : {&here.files, &here.lost})
+      if (std::ranges::any_of(*paths, has_record_name)) return Told::by_name;
+    if (here.folders.empty() && here.linked_folders.empty())
+      std::ranges::copy_if(here.files, std::back_inserter(others), may_be_records);
   }
   if (std::ranges::any_of(others, begins_like_a_record)) return Told::by_contents;
   return {};

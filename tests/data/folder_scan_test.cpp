@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+#include "base/machine_error.h"
 #include "data/dataset.h"
 #include "data/dataset_stats/data_check.h"
 #include "data/decode/image_extensions.h"
@@ -127,11 +128,13 @@ TEST_F(FolderScan, WhatCantBeReadEndsTheRun) {
   const auto expect_named = [&](const std::string& closed, const std::string& named) {
     fs::create_directories(in(closed));
     fs::permissions(in(closed), fs::perms::none);
-    const std::string line = in(named) + ": can't be read: Permission denied";
+    const std::string line = in(named) + ": Permission denied; its " +
+                             (closed == named ? "" : "folder's ") +
+                             "owner can allow it: `chmod a+rx " + in(closed) + "`";
     {
       const AsSomeoneElse other;
-      EXPECT_EQ(refusal(), line);
-      EXPECT_EQ(error_of<DataError>([&] { check(); }), line);
+      EXPECT_EQ(error_of<MachineError>([&] { open(); }), line);
+      EXPECT_EQ(error_of<MachineError>([&] { check(); }), line);
     }
     fs::permissions(in(closed), fs::perms(0700));
   };
