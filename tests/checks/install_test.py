@@ -38,6 +38,8 @@ class Install(unittest.TestCase):
         user = []
         if os.geteuid() == 0 and shutil.which("setpriv"):
             user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+            if subprocess.run([*user, "true"], capture_output=True, check=False).returncode != 0:
+                self.skipTest("this root can't become another user")
         done = subprocess.run([*user, os.path.join(prefix, "bin", "barevision"), *words],
                               cwd="/", env=environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
@@ -126,4 +128,4 @@ class Install(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(verbosity=2)
