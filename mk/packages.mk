@@ -41,15 +41,9 @@ optional_packages := $(strip $(optional_packages))
 deps:
 ifeq ($(packages)$(optional_packages),)
 	@echo "nothing to install"
-else ifeq ($(shell command -v apt-get),)
-	@echo "no apt-get here; install these yourself: $(packages) $(optional_packages)"; exit 2
 else
-	$(call apt_install,$(packages) $(optional_packages))
+	@mk/apt_install $(packages) $(optional_packages)
 endif
-define apt_install
-$(if $(filter 0,$(shell id -u)),,sudo )apt-get update -qq
-	$(if $(filter 0,$(shell id -u)),,sudo )env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1)
-endef
 
 # Debian has no ruff: a pinned version is installed from PyPI into build/dev. Without it, make lint skips it.
 dev_packages = $(strip $(foreach tool,clang-format shellcheck chromium groff zsh fish,$(if $(shell command -v $(tool)),,$(tool))) \
@@ -57,6 +51,6 @@ dev_packages = $(strip $(foreach tool,clang-format shellcheck chromium groff zsh
   $(if $(shell python3 -c 'import ensurepip, venv' 2>&1),python3-venv))
 ruff := ruff==0.17.6
 deps-dev: | deps
-	$(if $(dev_packages),$(if $(shell command -v apt-get),$(call apt_install,$(dev_packages)),@echo "no apt-get here; install these yourself: $(dev_packages)"))
+	$(if $(dev_packages),@mk/apt_install $(dev_packages))
 	@mkdir -p build && { python3 -m venv build/dev && build/dev/bin/pip install --quiet --disable-pip-version-check $(ruff); } || \
 	  echo "deps-dev: no $(ruff) from PyPI; make lint will skip it" >&2
