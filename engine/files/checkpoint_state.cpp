@@ -189,7 +189,7 @@ void require_reachable(const Checkpoint& c, const RunLength& run, const std::str
   constexpr float max_scale = std::numeric_limits<float>::max();
   require_between("loss_scale", c.update.loss_scale, 0, max_scale);
   require_between("best_top1", c.best_top1, -1, 1);
-  require(!c.best_loss || std::isfinite(*c.best_loss), "a best loss that isn't a number");
+  require(!c.best_loss || !std::isnan(*c.best_loss), "a best loss that isn't a number");
   require_between("loss_count", c.loss_count, 0,
                   c.step == 0 ? 0 : std::numeric_limits<double>::max());
   if (!std::isnan(c.top1_sum)) require_between("top1_sum", c.top1_sum, 0, c.loss_count);

@@ -16,14 +16,15 @@ namespace bv {
 struct Checkpoint {
   static constexpr int version = 1;
   std::string model;
-  TensorFile weights;               // with its metadata
-  TensorFile ema;                   // the moving average of the weights; may be empty
-  TensorFile optimizer;             // m.*, v.*; may be empty
-  int64_t step = 0;                 // updates done
-  int64_t epoch = 0, batch = 0;     // the next batch to train on
-  UpdateState update{};             // loss_scale 0: not used; found_inf and grad_norm aren't kept
-  double best_top1 = -1;            // of the best evaluation so far; -1: no evaluation yet
-  std::optional<double> best_loss;  // its loss, if --best-by is loss
+  TensorFile weights;            // with its metadata
+  TensorFile ema;                // the moving average of the weights; may be empty
+  TensorFile optimizer;          // m.*, v.*; may be empty
+  int64_t step = 0;              // updates done
+  int64_t epoch = 0, batch = 0;  // the next batch to train on
+  UpdateState update{};          // loss_scale 0: not used; found_inf and grad_norm aren't kept
+  double best_top1 = -1;         // of the best evaluation so far; -1: no evaluation yet
+  // Its loss, inf if not finite; unset in older versions' files unless --best-by is loss.
+  std::optional<double> best_loss;
   int64_t best_step = 0;
   // Whether the epoch (or run) that ends at this step has been evaluated and recorded. If not, the
   // resumed run first does both.

@@ -62,16 +62,22 @@ void fill(Run& run, EpochRecord& record) {
     record.ema_top1 = top1 = averaged->top1 / averaged->count;
   }
   Checkpoint& progress = run.progress;
-  const bool by_loss = run.setup.options.best_by == BestBy::loss;
-  record.best = by_loss ? std::isfinite(loss) && loss < progress.best_loss.value_or(HUGE_VAL)
-                        : top1 > progress.best_top1;
+  record.best = is_better({.top1 = top1, .loss = loss}, progress, run.setup.options.best_by);
   if (!record.best) return;
   progress.best_top1 = top1;
   progress.best_step = progress.step;
-  if (by_loss) progress.best_loss = loss;
+  progress.best_loss = std::isfinite(loss) ? loss : HUGE_VAL;
 }
 
 }  // namespace
+
+bool is_better(const Outcome& now, const Checkpoint& best, BestBy by) {
+  if (by == BestBy::loss)
+    return std::isfinite(now.loss) && now.loss < best.best_loss.value_or(HUGE_VAL);
+  // An older version's checkpoint lacks the loss, and its equal top-1 stays the best.
+  return now.top1 > best.best_top1 ||
+         (now.top1 == best.best_top1 && best.best_loss && now.loss < *best.best_loss);
+}
 
 bool evaluate(Run& run, EpochRecord& record) {
   run.at(&Hook::before_test);
