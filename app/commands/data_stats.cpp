@@ -3,6 +3,7 @@
 
 #include "app/commands/commands.h"
 #include "app/commands/data_commands.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "data/dataset_stats/pixel_statistics.h"
@@ -16,6 +17,7 @@ struct StatsOptions {
   std::string path;
   bool json = false;
   int workers = 0;
+  OnBadImage on_bad_image = OnBadImage::fail;
 };
 constexpr OptionRow rows[] = {
     positional("path", "PATH", field<&StatsOptions::path>, "training data, as for --data"),
@@ -24,7 +26,9 @@ constexpr OptionRow rows[] = {
      "N",
      field<&StatsOptions::workers>,
      "decoding threads; 0: one for each core",
-     {.min = 0, .max = 1024}}};
+     {.min = 0, .max = 1024}},
+    {"on_bad_image", "", field<&StatsOptions::on_bad_image>,
+     "when an image can't be decoded: end with an error, or leave it out with a line"}};
 
 std::string flags(const ChannelStatistics& s) {
   const auto list = [](const std::array<double, 3>& of) {
@@ -42,14 +46,19 @@ Json json(const ChannelStatistics& s) {
 int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
   const auto o = own_options<StatsOptions>(line);
   const std::string path = require_data(o.path);
-  const DataSets sets = open_dataset({.path = path, .val_fraction = 0});
+  const bool skip = o.on_bad_image == OnBadImage::skip;
+  const DataSets sets = open_dataset({.path = path, .val_fraction = 0, .skip_bad_records = skip});
+  std::vector<std::string> skipped;
   PixelStatistics s;
   {
     ProgressLine progress;
-    s = pixel_statistics(*sets.train, decoding_threads(o.workers), [&](int64_t done) {
+    const auto show = [&](int64_t done) {
       progress.show(counted_of(done, sets.train->size(), "images"));
-    });
+    };
+    s = pixel_statistics(*sets.train, decoding_threads(o.workers), show, skip ? &skipped : nullptr);
   }
+  if (skip) skipped.insert(skipped.begin(), sets.notes.begin(), sets.notes.end());
+  for (const std::string& line : skipped) print_error_line(printable(line, line.npos));
   const std::string text =
       o.json ? to_line({{"images", s.images},
                         {"pixels", s.pixels},
@@ -69,7 +78,7 @@ int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
 
 constinit const Command data_stats_command = {
     .name = "data stats",
-    .usage = "PATH [--json]",
+    .usage = "PATH [--json] [--on-bad-image skip]",
     .summary =
         "print mean and standard deviation of the training images' pixels, as options to "
         "paste: averaged over images, and over all pixels; images are neither cropped nor "

@@ -63,7 +63,8 @@ PixelStatistics add_up(const std::vector<Sums>& images) {
 }  // namespace
 
 PixelStatistics pixel_statistics(const Dataset& data, int threads,
-                                 const std::function<void(int64_t)>& progress) {
+                                 const std::function<void(int64_t)>& progress,
+                                 std::vector<std::string>* skipped) {
   std::vector<Sums> images(data.size());
   std::mutex mutex;
   std::map<int64_t, std::string> bad;
@@ -78,7 +79,12 @@ PixelStatistics pixel_statistics(const Dataset& data, int threads,
     }
   };
   in_threads(data.size(), threads, look, std::chrono::milliseconds(100), progress);
-  if (bad.empty()) return add_up(images);
+  if (skipped && bad.size() < images.size()) {
+    for (const auto& [i, reason] : bad)
+      skipped->push_back("skipped bad image " + data.name(i) + ": " + reason);
+    std::erase_if(images, [](const Sums& sums) { return sums.pixels == 0; });
+  }
+  if (bad.empty() || (skipped && !skipped->empty())) return add_up(images);
   const auto& [first, why] = *bad.begin();
   throw DataError(
       data.name(first) + ": " + why +

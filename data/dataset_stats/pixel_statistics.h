@@ -9,6 +9,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "data/dataset.h"
 
@@ -22,8 +24,10 @@ struct PixelStatistics {
   ChannelStatistics of_each_image, of_all_pixels;
 };
 
-// Throws DataError that names the first image that can't be decoded and the number of others.
+// Throws DataError that names the first image that can't be decoded and the number of others. If
+// `skipped` is given, leaves such images out instead and adds a line for each.
 PixelStatistics pixel_statistics(const Dataset&, int threads,
-                                 const std::function<void(int64_t images)>& progress);
+                                 const std::function<void(int64_t images)>& progress,
+                                 std::vector<std::string>* skipped = nullptr);
 
 }  // namespace bv
