@@ -74,6 +74,10 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+std::string absolute_path(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
 DataKind data_kind(std::string path) {
   path = without_slash(std::move(path));
   if (path.empty()) return DataKind::builtin;
@@ -195,10 +199,28 @@ ClassList order_classes(const std::vector<std::string>& found, const DataOptions
   return list;
 }
 
+namespace {
+
+std::string counts(const DataSets& sets, const BadImages& without) {
+  const auto left = [](const std::unique_ptr<Dataset>& part, const std::vector<int64_t>& bad) {
+    return std::to_string(part ? part->size() - static_cast<int64_t>(bad.size()) : 0);
+  };
+  return left(sets.train, without.train) + " train, " + left(sets.val, without.val) + " val";
+}
+
+}  // namespace
+
 std::string describe(const std::string& what, const DataSets& sets, const std::string& split) {
-  return what + ", " + std::to_string(sets.train->size()) + " train, " +
-         std::to_string(sets.val ? sets.val->size() : 0) + " val" + split + ", " +
-         std::to_string(sets.classes.size()) + " classes";
+  return what + ", " + counts(sets, {}) + split + ", " + std::to_string(sets.classes.size()) +
+         " classes";
+}
+
+std::string description_without(const BadImages& bad, const DataSets& sets) {
+  const std::string all = counts(sets, {});
+  std::string text = sets.description;
+  if (const size_t at = text.rfind(all); at != text.npos)
+    text.replace(at, all.size(), counts(sets, bad));
+  return text;
 }
 
 void Fingerprint::add(std::string_view item) {

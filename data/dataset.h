@@ -82,7 +82,11 @@ struct DataOptions {
   std::vector<std::string> class_order = {};
   std::string class_names = {};   // a file of names for records whose labels have none
   bool skip_bad_records = false;  // without an index: skip bad records, with a note
+  // The absolute paths of images that a run has skipped. Those that are gone keep their places in
+  // the lists, so that the others keep theirs.
+  std::vector<std::string> skipped = {};
 };
+std::string absolute_path(const std::string&);
 // The kind of data at a path. Throws DataError if it is not data.
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);
@@ -103,13 +107,20 @@ std::vector<std::string> pictures_in(const std::string& folder, std::vector<std:
 // A different value means that files have changed or were copied. 0: data without files.
 uint64_t contents_fingerprint(const DataSets&);
 
-// Images whose files are missing, or whose headers show that they are not images.
+// Images that can't be read: their files are missing, or damaged.
 struct BadImages {
   std::vector<int64_t> train, val;  // indices
   std::string first;                // "path: reason" of the first one
   int64_t count() const { return static_cast<int64_t>(train.size() + val.size()); }
 };
-// Reads one or a few blocks of every file. Calls `progress` once a second with the number read.
+// Reads one or a few blocks of every file: finds those that are missing, or whose headers show that
+// they are not images. Calls `progress` once a second with the number read.
 BadImages find_bad_images(const DataSets&, const std::function<void(int64_t files)>& progress);
+// Adds the images that can't be decoded: of all images if their files have 64 MB or less, which
+// takes a second or two, else only of those with these absolute paths.
+void add_damaged_images(const DataSets&, std::span<const std::string> suspects, int threads,
+                        BadImages&);
+// The description, with the numbers of images that are left without these.
+std::string description_without(const BadImages&, const DataSets&);
 
 }  // namespace bv

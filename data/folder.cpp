@@ -43,7 +43,22 @@ std::vector<std::string> names_of(const Part& part) {
   return names;
 }
 
-Part scan_part(const fs::path& root, const fs::path& path) {
+// Puts images that a run has skipped back into the list if their files are gone.
+ClassFolder keep_places(ClassFolder found, const fs::path& root, const fs::path& folder,
+                        const std::vector<std::string>& skipped) {
+  const fs::path below = fs::path(absolute_path(folder)) / "";
+  for (const std::string& path : skipped) {
+    if (!path.starts_with(below.string())) continue;
+    const fs::path inside = fs::path(path).lexically_relative(below);
+    const std::string file = (folder / inside).lexically_relative(root).string();
+    const auto at = std::ranges::lower_bound(found.files, file);
+    if (at == found.files.end() || *at != file) found.files.insert(at, file);
+  }
+  return found;
+}
+
+Part scan_part(const fs::path& root, const fs::path& path,
+               const std::vector<std::string>& skipped) {
   Part part{.path = path.string(), .classes = {}, .left_out = {}};
   const auto folders = folders_in(path);
   if (folders.empty()) refuse_cifar(path);
@@ -51,7 +66,8 @@ Part scan_part(const fs::path& root, const fs::path& path) {
     throw DataError(part.path +
                     ": no class folders in it (nor train/ and val/, nor CIFAR's .bin files)");
   for (const fs::path& folder : folders)
-    part.classes.push_back(require_images(scan_class(root, folder), folder));
+    part.classes.push_back(
+        require_images(keep_places(scan_class(root, folder), root, folder, skipped), folder));
   for (const ClassFolder& c : part.classes) part.left_out.add(c.left_out);
   part.left_out.add({.systems = entries_of(path).systems});
   refuse_two_forms(names_of(part), part.path);
@@ -169,8 +185,8 @@ DataSets open_parts(const DataOptions& options, const fs::path& train_path,
                     const fs::path& val_path) {
   const std::string val_root = options.val.empty() ? options.path : options.val;
   if (!options.val.empty()) refuse_parts(options.val);
-  const Part train = scan_part(options.path, train_path);
-  Part val = scan_part(val_root, val_path);
+  const Part train = scan_part(options.path, train_path, options.skipped);
+  Part val = scan_part(val_root, val_path, options.skipped);
   const Part* const parts[] = {&train, &val};
   check_same_classes(train, val);
   ClassList classes = order_classes(names_of(train), options);
@@ -181,7 +197,7 @@ DataSets open_parts(const DataOptions& options, const fs::path& train_path,
 }
 
 DataSets open_and_split(const DataOptions& options, const fs::path& path) {
-  const Part part = scan_part(options.path, path);
+  const Part part = scan_part(options.path, path, options.skipped);
   const Part* const parts[] = {&part};
   ClassList classes = order_classes(names_of(part), options);
   std::vector<ImageFile> train, val;

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
-#include <set>
 #include <span>
 
 #include "app/commands/commands.h"
@@ -23,7 +22,7 @@
 #include "engine/console/class_report.h"
 #include "engine/console/progress_line.h"
 #include "engine/options/augmentation.h"
-#include "engine/run/run_folder.h"
+#include "engine/setup/image_lists.h"
 
 namespace bv {
 
@@ -83,6 +82,11 @@ std::vector<int> labels_by_weights(const std::vector<std::string>& data, const T
   return labels;
 }
 
+std::vector<std::string> skipped_by(const TrainedModel& m) {
+  if (m.place.run.empty() || m.options.on_bad_image != OnBadImage::skip) return {};
+  return skipped_images(m.place.run);
+}
+
 DataSets open_data(const TrainedModel& m) try {
   const Options& o = m.options;
   if (m.place.run.empty() && o.source("data") == Source::built_in) {
@@ -95,7 +99,9 @@ DataSets open_data(const TrainedModel& m) try {
   if (o.data == "synthetic")
     throw UserError(
         "--data synthetic: random pixels say nothing about the weights; give --data PATH");
-  return open_dataset(data_options(o));
+  DataOptions options = data_options(o);
+  options.skipped = skipped_by(m);
+  return open_dataset(options);
 } catch (const DataError& e) {
   const std::string line = e.what();
   const bool unlabelled = line.find("no class folders") != line.npos;
@@ -108,36 +114,18 @@ struct Images {
   std::vector<std::string> lines;  // for the user
 };
 
-// Compares only class and file name: the run may have used another path to the same data.
-std::string end_of_path(std::string_view path) {
-  const size_t file = path.rfind('/'), folder = file == 0 ? path.npos : path.rfind('/', file - 1);
-  return std::string(file == path.npos || folder == path.npos ? path : path.substr(folder + 1));
-}
-
 // A warning if the validation images differ from those that the run listed; empty if they don't,
 // or if the user chose other images.
-std::string changed_since(const TrainedModel& m, const Dataset& val) {
-  const std::string list = m.place.run + "/" + val_list_name;
+std::string changed_since(const TrainedModel& m, const Dataset& val, const BadImages& bad) {
   const auto chosen = [&](const char* option) {
     return m.options.source(option) == Source::command_line;
   };
-  std::error_code error;
-  if (m.place.run.empty() || !std::filesystem::exists(list, error) || chosen("data") ||
-      chosen("val") || chosen("val_fraction") || chosen("split_seed"))
+  if (m.place.run.empty() || chosen("data") || chosen("val") || chosen("val_fraction") ||
+      chosen("split_seed"))
     return "";
-  constexpr uint64_t max_bytes = 1 << 30;
-  std::multiset<std::string> listed;
-  for (const std::string& name : split(read_text_file(list, max_bytes), '\n'))
-    if (!name.empty()) listed.insert(end_of_path(name));
-  int64_t others = 0;
-  for (int64_t i = 0; i < val.size(); ++i) {
-    const auto found = listed.find(end_of_path(printable(val.name(i), std::string::npos)));
-    if (found == listed.end())
-      ++others;
-    else
-      listed.erase(found);
-  }
-  const auto missing = static_cast<int64_t>(listed.size());
+  const std::string list = m.place.run + "/" + val_list_name;
+  const ListChange change = change_since(list, val, bad.val).value_or(ListChange{});
+  const auto [others, missing] = std::pair(change.others, change.missing);
   if (others == 0 && missing == 0) return "";
   const auto are = [](int64_t n) { return counted(n, "image") + (n == 1 ? " is" : " are"); };
   return "warning: the data has changed since the run: " +
@@ -145,10 +133,20 @@ std::string changed_since(const TrainedModel& m, const Dataset& val) {
          (missing ? are(missing) + " missing that " + (others ? "it" : list) + " lists" : "");
 }
 
-Images open_split(const TrainedModel& m, Split which) {
+// The images that training would leave out before its first step.
+BadImages known_bad(const TrainedModel& m, const DataSets& data, int threads) {
+  if (m.options.on_bad_image != OnBadImage::skip) return {};
+  BadImages bad = find_bad_images(data, [](int64_t) {});
+  add_damaged_images(data, skipped_by(m), threads, bad);
+  return bad;
+}
+
+Images open_split(const TrainedModel& m, Split which, int threads) {
   DataSets data = open_data(m);
+  const BadImages bad = known_bad(m, data, threads);
   const Options& o = m.options;
-  Images split{.images = nullptr, .kind = data.kind, .lines = {"data: " + data.description}};
+  Images split{
+      .images = nullptr, .kind = data.kind, .lines = {"data: " + description_without(bad, data)}};
   if (data.held_out)
     split.lines.back() += "; val-fraction " + format_number(o.val_fraction) + ", split seed " +
                           std::to_string(o.split_seed);
@@ -158,7 +156,8 @@ Images open_split(const TrainedModel& m, Split which) {
   std::vector<std::unique_ptr<Dataset>> parts;
   if (which != Split::val) parts.push_back(std::move(data.train));
   if (which == Split::val)
-    if (std::string line = changed_since(m, *data.val); !line.empty()) split.lines.push_back(line);
+    if (std::string line = changed_since(m, *data.val, bad); !line.empty())
+      split.lines.push_back(line);
   if (which != Split::train && data.val) parts.push_back(std::move(data.val));
   split.images = std::make_unique<Joined>(std::move(parts), labels_by_weights(data.classes, m));
   return split;
@@ -257,7 +256,7 @@ int work(const CommandLine& line, const EvalOptions& own, Process& p) {
   const int cores = pin_to_share(world);
   refuse_confusion(own.confusion);
   TrainedModel m = open_trained_model(line, own);
-  const Images split = open_split(m, own.split);
+  const Images split = open_split(m, own.split, cores);
   const DeviceChoice device = choose_device(m.options, world);
   backend = open_trained_backend(m, device, cores);
   const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;

@@ -119,7 +119,7 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
     setup.notes.push_back("--all-reduce 2d is flat here: all processes are on one machine");
   if (communicator && !communicator->note().empty()) setup.notes.push_back(communicator->note());
   if (!setup.options.plan) {
-    check_images(setup, communicator.get(), *backend);
+    check_images(setup, communicator.get(), *backend, cores);
     if (world.rank == 0) say_findings(setup, cores);
   }
   return train(std::move(setup), *backend, communicator.get(), cores, [&](const Run& run) {

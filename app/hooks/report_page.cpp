@@ -94,6 +94,7 @@ void ReportPage::write(Run& run, const std::string& ending) {
   if (!page_) return;
   facts_["written"] = now();
   facts_["ending"] = ending;
+  facts_["data"] = description_without(run.setup.bad_images, run.setup.data);
   if (run.setup.options.profile) {
     Json& seconds = facts_["seconds"] = Json::array();
     for (const auto& [kind, time] : run.profile.seconds())

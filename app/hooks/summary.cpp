@@ -1,16 +1,12 @@
 #include "app/hooks/summary.h"
 
 #include "engine/console/report.h"
-#include "engine/run/image_check.h"
 
 namespace bv {
 
 void Summary::after_train(Run& run) {
-  const auto count = [&](const Loader& images) {
-    return union_of_ranks(images.bad_images(), run.communicator, run.backend).size();
-  };
-  const size_t skipped = count(run.train) + (run.val ? count(*run.val) : 0);
   if (run.rank != 0) return;
+  const int64_t skipped = run.setup.bad_images.count();
   Console& console = *run.console;
   if (skipped > 0) console.line("bad images skipped: " + std::to_string(skipped), true);
   run.profile.enter("end");

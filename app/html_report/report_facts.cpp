@@ -147,7 +147,7 @@ Json facts_of(const Run& run) {
   const Setup& s = run.setup;
   return {{"version", version},
           {"model", s.model.name},
-          {"data", s.data.description},
+          {"data", description_without(s.bad_images, s.data)},
           {"device", run.backend.describe()},
           {"command", repeat_command(s.options, s.model, s.data.kind)},
           {"written", ""},

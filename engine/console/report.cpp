@@ -78,7 +78,7 @@ std::vector<std::string> head_lines(const Setup& s, const RunHead& head) {
       "device: " + head.device + "; " + counted(s.world, "process") + ", local batch " +
           std::to_string(*o.local_batch) + in_micro_batches(s) +
           (o.precision == DType::fp32 ? "" : ", " + word_of(o.precision)),
-      "data: " + s.data.description,
+      "data: " + description_without(s.bad_images, s.data),
       "classes: " + first_names(s.data.classes),
       "recipe: " + (o.recipe.empty() ? "" : o.recipe + ": ") + recipe(o),
       "memory: " + format_bytes(head.peak_bytes) + " planned per process (--plan shows it)",

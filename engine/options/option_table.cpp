@@ -143,7 +143,7 @@ constexpr OptionRow data_rows[] = {
      between(0, max_epochs)},
     {"on_bad_image", "", of<&O::on_bad_image>,
      "what to do with an image that can't be decoded; a run can't be resumed once files of its "
-     "data are deleted",
+     "data are deleted, except those that it skipped",
      any, any_time},
 };
 

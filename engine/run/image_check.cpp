@@ -7,11 +7,12 @@
 
 #include "data/decode/decode.h"
 #include "engine/console/output.h"
+#include "engine/setup/image_lists.h"
 
 namespace bv {
 namespace {
 
-BadImages look(Setup& setup, Communicator* communicator) {
+BadImages look(Setup& setup, Communicator* communicator, int threads) {
   const DataSets& data = setup.data;
   const int64_t files = data.train->files() + (data.val ? data.val->files() : 0);
   if (communicator) communicator->busy(Busy::starting);
@@ -23,25 +24,31 @@ BadImages look(Setup& setup, Communicator* communicator) {
       output.print("reading image headers: " + std::to_string(looked_at) + " of " +
                    std::to_string(files) + "\n");
   });
+  const bool skip = setup.options.on_bad_image == OnBadImage::skip;
+  if (skip) add_damaged_images(data, skipped_images(setup.options.out), threads, bad);
   const int64_t count = bad.count();
   if (count == 0) return bad;
   const std::string more = std::to_string(count - 1);
   const std::string others = count > 1 ? ", and " + more + " more can't be read" : "";
-  if (setup.options.on_bad_image == OnBadImage::fail && bad.first.ends_with(git_lfs_pointer))
-    throw DataError(bad.first + others);
-  if (setup.options.on_bad_image == OnBadImage::fail)
+  if (!skip && bad.first.ends_with(git_lfs_pointer)) throw DataError(bad.first + others);
+  if (!skip)
     throw DataError(bad.first + others + " (--on-bad-image skip skips such files" +
                     (setup.checkpoint ? "; if they are deleted, the run can't be resumed)" : ")"));
-  setup.notes.push_back("warning: " + std::to_string(count) + " of " + std::to_string(files) +
-                        " images can't be read and will be skipped, the first " + bad.first);
+  setup.notes.push_back(line_of_skipped(data, bad));
   return bad;
 }
 
 }  // namespace
 
-void check_images(Setup& setup, Communicator* communicator, Backend& backend) {
+std::string line_of_skipped(const DataSets& data, const BadImages& bad) {
+  const int64_t all = data.train->size() + (data.val ? data.val->size() : 0);
+  return "warning: " + std::to_string(bad.count()) + " of " + std::to_string(all) +
+         " images can't be read and will be skipped, the first " + bad.first;
+}
+
+void check_images(Setup& setup, Communicator* communicator, Backend& backend, int threads) {
   BadImages& bad = setup.bad_images;
-  if (!communicator || communicator->rank() == 0) bad = look(setup, communicator);
+  if (!communicator || communicator->rank() == 0) bad = look(setup, communicator, threads);
   bad.train = union_of_ranks(std::move(bad.train), communicator, backend);
   bad.val = union_of_ranks(std::move(bad.val), communicator, backend);
 }

@@ -1,6 +1,7 @@
-// Reads every file's header before a run begins, and counts bad images when it ends.
+// Finds bad images before a run begins, and gathers those that it finds later.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -9,8 +10,12 @@
 
 namespace bv {
 
+// Reads every file's header and, if bad images are skipped, decodes the images of a small set.
 // Collective; rank 0 reads. A bad image is an error that names it, or is skipped with a note.
-void check_images(Setup&, Communicator*, Backend&);
+void check_images(Setup&, Communicator*, Backend&, int threads);
+
+// "warning: 4 of 80 images can't be read and will be skipped, the first ..."
+std::string line_of_skipped(const DataSets&, const BadImages&);
 
 // The union of all ranks' numbers. Collective.
 std::vector<int64_t> union_of_ranks(std::vector<int64_t> numbers, Communicator*, Backend&);

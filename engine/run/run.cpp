@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/machine.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
 #include "engine/console/report.h"
 #include "engine/model/memory.h"
+#include "engine/run/image_check.h"
 #include "engine/run/plans.h"
 #include "engine/setup/kernels.h"
 #include "engine/training/recording.h"
@@ -163,6 +165,23 @@ bool Run::asked_to_stop() {
   if (!any_process(stop_signal() != 0)) return false;
   stopped_by = stop_signal() ? stop_signal() : SIGTERM;
   return true;
+}
+
+// A list that can't be written doesn't end the run: the weights are worth more.
+void Run::gather_skipped() {
+  const Setup& s = setup;
+  if (s.options.on_bad_image != OnBadImage::skip || s.data.kind != DataKind::photos) return;
+  const auto known = [this] { return setup.bad_images.count(); };
+  const int64_t before = known();
+  setup.bad_images.train = union_of_ranks(train.bad_images(), communicator, backend);
+  if (val) setup.bad_images.val = union_of_ranks(val->bad_images(), communicator, backend);
+  if (rank != 0 || known() == before) return;
+  try {
+    folder.list_images();
+  } catch (const WriteError& e) {
+    warn(std::string(e.what()) + "; training continues");
+    incomplete = true;
+  }
 }
 
 void Run::warn(const std::string& line) {

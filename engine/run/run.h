@@ -41,6 +41,8 @@ struct Run {
   bool any_process(bool here) const;  // whether `here` holds in any process; collective
   // Whether any process was asked to stop; sets stopped_by. Collective.
   bool asked_to_stop();
+  // Adds the images that any process has skipped so far to setup.bad_images. Collective.
+  void gather_skipped();
   bool reads_weights() const;          // whether a hook reads them after this update
   void warn(const std::string& line);  // on standard error; clears the bar first
   // Runs `work` in a section of --profile.

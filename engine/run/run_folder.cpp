@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "engine/files/event_file_names.h"
 #include "engine/options/config.h"
+#include "engine/setup/image_lists.h"
 
 namespace bv {
 namespace {
@@ -21,12 +22,16 @@ void write_text(const std::string& path, const std::string& text) {
   file.finish();
 }
 
-// One path per line.
-std::string list_of(const Dataset& data) {
-  std::string text;
-  for (int64_t i = 0; i < data.size(); ++i)
-    text += printable(data.name(i), std::string::npos) + "\n";
-  return text;
+// Whether an image that was skipped has been removed since, as the user may.
+bool any_is_gone(const DataSets& data, const BadImages& bad) {
+  const auto gone = [](const Dataset* part) {
+    return [part](int64_t i) {
+      std::error_code error;
+      return !std::filesystem::exists(part->name(i), error);
+    };
+  };
+  return std::ranges::any_of(bad.train, gone(data.train.get())) ||
+         std::ranges::any_of(bad.val, gone(data.val.get()));
 }
 
 void remove_event_files(const std::string& folder) {
@@ -48,15 +53,14 @@ RunFolder::RunFolder(const Setup& setup, Backend& backend, const Trainer& traine
       resumed_step_(saved_step_),
       writer_(backend, trainer, background, setup.options.out, setup.options.keep) {}
 
-RunFolder::~RunFolder() {
-  const std::filesystem::path folder = setup_.options.out;
+void RunFolder::discard() {
+  if (!new_) return;
+  abandon();  // the report page is written in the background
+  const std::string folder = setup_.options.out;
   std::error_code ignored;
-  if (!new_ || std::filesystem::exists(folder / "last", ignored)) return;
-  std::filesystem::remove(folder / "config.json", ignored);
-  std::filesystem::remove(folder / "metrics.jsonl", ignored);
-  for (const char* page : {"report.html", "report.json"})
-    std::filesystem::remove(folder / page, ignored);
-  std::filesystem::remove(folder / val_list_name, ignored);
+  for (const char* name : {"config.json", "metrics.jsonl", "report.html", "report.json",
+                           train_list_name, val_list_name, skipped_list_name})
+    std::filesystem::remove(folder + "/" + name, ignored);
   remove_event_files(folder);
 }
 
@@ -65,16 +69,19 @@ std::string RunFolder::begin() {
   if (whole_) writer_.allocate();
   new_ = o.resume.empty();
   write_text(o.out + "/config.json", config_to_json(o));
-  if (setup_.data.kind == DataKind::photos && setup_.data.val)
-    write_text(o.out + "/" + val_list_name, list_of(*setup_.data.val));
+  list_images();
   if (!setup_.checkpoint) remove_event_files(o.out);  // left by a run that was killed early
   contents_ = contents_fingerprint(setup_.data);
   const uint64_t before = setup_.checkpoint ? setup_.checkpoint->data_contents : 0;
-  if (before == 0 || contents_ == before) return "";
+  if (before == 0 || contents_ == before || any_is_gone(setup_.data, setup_.bad_images)) return "";
   return "warning: files in " + o.data +
          " have changed in size, time or contents since this run was saved; if the images are "
          "different, start a new run from --weights " +
          o.out + "/last/weights.safetensors";
+}
+
+void RunFolder::list_images() {
+  write_image_lists(setup_.options.out, setup_.data, setup_.bad_images);
 }
 
 void RunFolder::restore(Trainer& trainer) const {
@@ -141,6 +148,10 @@ std::vector<SaveRecord> RunFolder::written() try {
   return writer_.written();
 } catch (const NotFinite& e) {
   throw RunError(e.what() + advice_from(last_step()));
+} catch (const RunError& e) {
+  const std::string& folder = setup_.options.out;
+  throw RunError(e.what() +
+                 (has_checkpoint(folder) ? "" : "; nothing to resume: " + folder + " has none"));
 }
 
 int64_t RunFolder::last_step() {
@@ -175,7 +186,7 @@ std::string RunFolder::advice() {
 
 std::string RunFolder::advice_from(int64_t step) const {
   return ". Try a smaller --lr or --clip-grad 1" +
-         (step < 0 ? ""
+         (step < 0 ? "; nothing to resume: " + setup_.options.out + " has no checkpoint"
                    : "; " + setup_.options.out + "/last is the state after step " +
                          std::to_string(step));
 }

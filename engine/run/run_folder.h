@@ -1,4 +1,4 @@
-// The claimed folder --out: config.json, val.txt, checkpoints. Only rank 0 writes.
+// The claimed folder --out: config.json, lists of images, checkpoints. Only rank 0 writes.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,21 +11,17 @@
 
 namespace bv {
 
-// The paths of the validation images, if they are files, one per line.
-inline constexpr const char* val_list_name = "val.txt";
-
 class RunFolder {
  public:
   // `background` writes the checkpoints.
   RunFolder(const Setup&, Backend&, const Trainer&, Communicator*, Background&);
-  // Removes the folder of a new run that ends before its first checkpoint.
-  ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
   // Writes config.json. Returns a warning if the data's files have changed since the checkpoint
   // that is resumed, else nothing.
   std::string begin();
+  void list_images();  // writes the lists of images, when more of them have turned out to be bad
   // Restores the optimizer's state from --resume's checkpoint; the weights are set already.
   void restore(Trainer&) const;
   // Begins to save a checkpoint: `progress`, weights and optimizer state. If `progress` isn't
@@ -40,6 +36,8 @@ class RunFolder {
   void finish();  // waits until all are written or have failed
   void wait(std::chrono::duration<double> at_most) { writer_.wait(at_most); }  // at most that long
   void abandon();  // finish() for a run that has failed itself
+  // Removes what a new run has written, if it ends by the user's mistake before its first step.
+  void discard();
   // For a run that diverged: text on what to try and on the last checkpoint. Collective; waits for
   // the disk and throws like written().
   std::string advice();

@@ -8,7 +8,7 @@
 #include "engine/files/checkpoint.h"
 #include "engine/files/event_file_names.h"
 #include "engine/options/config.h"
-#include "engine/run/run_folder.h"
+#include "engine/setup/image_lists.h"
 
 namespace bv {
 namespace {
@@ -32,19 +32,31 @@ std::vector<std::string> names_in(const std::string& said, const std::string& fo
   return names;
 }
 
-// Empty except for leftovers of a run that was killed before its first checkpoint.
+bool contain(const std::vector<std::string>& names, const char* name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Empty except for leftovers of a run that was killed before its first checkpoint: that run has
+// left its lock file, too.
 bool is_free(const std::vector<std::string>& names) {
-  const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
-  const bool known = std::ranges::all_of(names, [](const std::string& name) {
-    return name == "config.json" || name == "config.json.partial" || name == "metrics.jsonl" ||
-           name == val_list_name || name == std::string(val_list_name) + ".partial" ||
-           name == run_lock_name || name.starts_with("report.") || is_unfinished_checkpoint(name) ||
-           is_event_file(name);
+  const bool known = std::ranges::all_of(names, [](std::string name) {
+    if (name.ends_with(".partial")) name.erase(name.rfind('.'));
+    constexpr std::string_view files[] = {"config.json",   "metrics.jsonl", run_lock_name,
+                                          train_list_name, val_list_name,   skipped_list_name};
+    return std::ranges::count(files, name) > 0 || name.starts_with("report.") ||
+           is_unfinished_checkpoint(name) || is_event_file(name);
   });
-  return names.empty() || (known && (has(run_lock_name) || has("metrics.jsonl")));
+  return names.empty() || (known && contain(names, run_lock_name));
 }
 
 [[noreturn]] void refuse_used(const std::string& said, const std::string& folder) {
+  const std::vector<std::string> names = names_in(said, folder);
+  const bool a_run = contain(names, "config.json") && contain(names, "metrics.jsonl");
+  if (a_run && !has_checkpoint(folder))
+    throw UserError(said + folder +
+                    " exists and has a run without a checkpoint: nothing to resume; another --out "
+                    "starts a new one, --resume " +
+                    folder + " starts this one from the beginning");
   if (said == "--resume ")  // with a MODEL; given a config.json, that run would continue instead
     throw UserError(said + folder + ": not empty, and not a run folder: it has no config.json");
   throw UserError(said + folder + " exists and is not empty; --resume " + folder +

@@ -162,6 +162,7 @@ void TrainingLoop::end_epoch(bool whole) {
     run_.in_section("evaluation", [&] { evaluated = evaluate(run_, record); });
     if (!evaluated) return;
   }
+  run_.gather_skipped();
   at_.settled = true;
   if (whole) at_.loss_sum = at_.loss_count = at_.top1_sum = 0;
   run_.at(&Hook::after_train_epoch, record);

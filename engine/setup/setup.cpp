@@ -9,6 +9,7 @@
 #include "data/class_names.h"
 #include "engine/model/plan.h"
 #include "engine/options/augmentation.h"
+#include "engine/setup/image_lists.h"
 #include "engine/setup/starting_weights.h"
 #include "engine/training/schedule.h"
 #include "models/family.h"
@@ -205,6 +206,8 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
   DataOptions options = data_options(o);
   options.classes = o.classes;
   options.class_order = from.classes;
+  if (!o.resume.empty() && o.on_bad_image == OnBadImage::skip)
+    options.skipped = skipped_images(o.out);
   DataSets data = open_dataset(options);
   if (o.val_fraction == 0 && o.val.empty() && data.val) {
     notes.push_back("--val-fraction 0: " + counted(data.val->size(), "image") + " for validation " +
@@ -241,8 +244,9 @@ void fit_starting_weights(Setup& s, TensorFile file) {
   if (s.data.kind == DataKind::photos)
     way = "put them back (--on-bad-image skip skips bad ones), or ";
   throw UserError((o.data.empty() ? "the built-in data" : o.data) +
-                  ": its files or classes have changed since the run in " + o.out + " began; " +
-                  way + "start a new run from --weights " + o.out + "/last/weights.safetensors");
+                  ": its files or classes have changed since the run in " + o.out + " began" +
+                  first_change(o.out, s.data) + "; " + way + "start a new run from --weights " +
+                  o.out + "/last/weights.safetensors");
 }
 
 void load_resumed(Setup& s) {

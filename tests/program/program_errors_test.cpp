@@ -206,7 +206,8 @@ TEST_F(ProgramErrors, OfABadImageThatWasDeleted) {
   fs::remove(in("photos/class1/3.ppm"));
   expect_refused("--resume run --steps 2",
                  in("photos") +
-                     ": its files or classes have changed since the run in run began; put them "
+                     ": its files or classes have changed since the run in run began "
+                     "(photos/class1/3.ppm is gone); put them "
                      "back (--on-bad-image skip skips bad ones), or start a new run from --weights "
                      "run/last/weights.safetensors");
   write_text(in("photos/class1/3.ppm"), "");

@@ -1,0 +1,116 @@
+#include "engine/setup/image_lists.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <span>
+
+#include "base/file_io.h"
+#include "base/text.h"
+
+namespace bv {
+namespace {
+
+constexpr int64_t max_listed = 2'000'000;
+constexpr uint64_t max_bytes = 1 << 30;
+
+std::string line_of(const std::string& path) { return printable(path, path.npos) + "\n"; }
+
+std::string lines_of(const Dataset& data, const std::vector<int64_t>& bad) {
+  std::string text;
+  for (int64_t i = 0; i < data.size(); ++i)
+    if (!std::ranges::binary_search(bad, i)) text += line_of(data.name(i));
+  return text;
+}
+
+// Nothing instead of an empty text.
+void write_text(const std::string& path, const std::string& text) {
+  std::error_code ignored;
+  if (text.empty()) {
+    std::filesystem::remove(path, ignored);
+    return;
+  }
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+std::vector<std::string> read_lines(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  std::vector<std::string> lines = split(read_text_file(path, max_bytes), '\n');
+  std::erase(lines, "");
+  return lines;
+}
+
+std::string end_of_path(std::string_view path) {
+  const size_t file = path.rfind('/'), folder = file == 0 ? path.npos : path.rfind('/', file - 1);
+  return std::string(file == path.npos || folder == path.npos ? path : path.substr(folder + 1));
+}
+
+ListChange change_of(const std::vector<std::string>& lines, const std::vector<std::string>& names) {
+  std::map<std::string, std::vector<std::string>> listed;  // by the end of the path
+  for (const std::string& line : lines) listed[end_of_path(line)].push_back(line);
+  ListChange change;
+  for (const std::string& name : names) {
+    const auto found = listed.find(end_of_path(name));
+    if (found == listed.end()) {
+      if (change.others++ == 0) change.other = name;
+    } else if (found->second.pop_back(); found->second.empty()) {
+      listed.erase(found);
+    }
+  }
+  for (const auto& [end, paths] : listed) {
+    if (change.missing == 0) change.gone = paths[0];
+    change.missing += static_cast<int64_t>(paths.size());
+  }
+  return change;
+}
+
+}  // namespace
+
+void write_image_lists(const std::string& folder, const DataSets& sets, const BadImages& bad) {
+  if (sets.kind != DataKind::photos) return;
+  const bool images_are_files = sets.train->files() == sets.train->size();
+  if (images_are_files && sets.train->size() <= max_listed)
+    write_text(folder + "/" + train_list_name, lines_of(*sets.train, bad.train));
+  if (sets.val) write_text(folder + "/" + val_list_name, lines_of(*sets.val, bad.val));
+  std::string skipped;
+  for (const int64_t i : bad.train) skipped += line_of(absolute_path(sets.train->name(i)));
+  for (const int64_t i : bad.val) skipped += line_of(absolute_path(sets.val->name(i)));
+  write_text(folder + "/" + skipped_list_name, skipped);
+}
+
+std::vector<std::string> skipped_images(const std::string& folder) {
+  return read_lines(folder + "/" + skipped_list_name);
+}
+
+std::optional<ListChange> change_since(const std::string& list, const Dataset& data,
+                                       const std::vector<int64_t>& bad) {
+  const std::vector<std::string> lines = read_lines(list);
+  if (lines.empty()) return {};
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < data.size(); ++i)
+    if (!std::ranges::binary_search(bad, i))
+      names.push_back(printable(data.name(i), std::string::npos));
+  return change_of(lines, names);
+}
+
+// Both parts together: a file that is gone may have moved others from one to the other.
+std::string first_change(const std::string& folder, const DataSets& sets) {
+  const std::vector<std::string> train = read_lines(folder + "/" + train_list_name);
+  std::vector<std::string> lines = read_lines(folder + "/" + val_list_name), names;
+  lines.insert(lines.end(), train.begin(), train.end());
+  const std::vector<std::string> list = skipped_images(folder);
+  const std::set<std::string> skipped(list.begin(), list.end());
+  for (const Dataset* part : {sets.train.get(), sets.val.get()})
+    for (int64_t i = 0; part && i < part->size(); ++i)
+      if (skipped.empty() || !skipped.contains(absolute_path(part->name(i))))
+        names.push_back(printable(part->name(i), std::string::npos));
+  const ListChange change = change_of(lines, names);
+  if (change.missing > 0) return " (" + change.gone + " is gone)";
+  return change.others > 0 && !train.empty() ? " (" + change.other + " is new)" : "";
+}
+
+}  // namespace bv
