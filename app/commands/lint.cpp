@@ -1,5 +1,8 @@
-// lint MODEL: prints the warnings that train would print before its first step, and nothing else.
+// lint MODEL: prints the warnings that train would print before its first step, and those about the
+// images that data check would find.
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 
 #include "app/commands/commands.h"
 #include "app/commands/processes.h"
@@ -7,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
+#include "engine/console/progress_line.h"
 #include "engine/options/config.h"
 
 namespace bv {
@@ -15,6 +19,14 @@ namespace {
 
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
+
+// As train says it.
+std::string skipped_line(const DataCheck& found) {
+  const FileRemark& first = found.damaged[0];
+  return "warning: " + std::to_string(found.damaged.size()) + " of " +
+         std::to_string(found.looked_at) + " images can't be read and will be skipped, the first " +
+         first.path + ": " + first.what;
+}
 
 int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   if (line.values.contains("resume") && !names_model(line))
@@ -30,7 +42,17 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   const DeviceChoice device = choose_device(options, world);
   const auto backend = open_backend(device.kind, {.index = device.index, .threads = cores});
   const Setup setup = prepare(request, world.size, device, *backend);
-  const std::vector<Finding> findings = lint(setup, sample_images(setup, cores));
+  std::vector<Finding> findings = lint(setup, sample_images(setup, cores));
+  DataCheck found;
+  {
+    ProgressLine progress;
+    found = look_at_images(setup, cores, [&](int64_t done, int64_t images) {
+      progress.show(counted_of(done, images, "images"));
+    });
+  }
+  std::ranges::move(lint_images(setup, found), std::back_inserter(findings));
+  if (setup.options.on_bad_image == OnBadImage::skip && !found.damaged.empty())
+    std::cout << printable(skipped_line(found), std::string::npos) << "\n";
   for (const Finding& f : findings) std::cout << printable(line_of(f), std::string::npos) << "\n";
   if (findings.empty()) std::cout << "no problems found\n";
   return options.strict && !findings.empty() ? 2 : 0;
@@ -43,7 +65,8 @@ constinit const Command lint_command = {
     .usage = "MODEL [options]",
     .summary =
         "check the options of a training run as train does before the first step, without "
-        "training; --strict: exit code 2 if it finds anything",
+        "training, and its images as data check does, of many only some; --strict: exit code 2 "
+        "if it finds anything",
     .own = {},
     .takes = takes,
     .run = lint_run};

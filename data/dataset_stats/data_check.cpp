@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -30,6 +31,7 @@ enum Part { train, val };
 struct Item {
   std::string path, class_name;
   Part part = train;
+  int64_t index = 0;  // in the part
 };
 
 // The size of an image and a hash of its pixels, to find equal images.
@@ -76,6 +78,22 @@ class Checker {
     count_classes();
   }
 
+  // At most this many images, evenly spread; all are counted.
+  void list(const DataSets& sets, int64_t most) {
+    data_ = &sets;
+    found.has_val = sets.val != nullptr;
+    for (const std::string& name : sets.classes) classes_[name];
+    const int64_t all = sets.train->size() + (sets.val ? sets.val->size() : 0);
+    const int64_t step = (all + most - 1) / most;
+    for (const auto& [data, part] : {std::pair(sets.train.get(), train), {sets.val.get(), val}})
+      for (int64_t i = 0; data && i < data->size(); ++i) {
+        const std::string& name = sets.classes[data->label(i)];
+        add(name, part);
+        if (found.images++ % step == 0) items_.push_back({data->name(i), name, part, i});
+      }
+    list_counts();
+  }
+
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
 
   void decode(int min_side, int threads, const std::function<void(int64_t)>& progress) {
@@ -120,13 +138,8 @@ class Checker {
  private:
   // Lists the images of a data set with many images per file.
   void list_images(DataSets sets) {
-    data_ = std::move(sets);
-    found.has_val = data_.val != nullptr;
-    for (const std::string& name : data_.classes) classes_[name];
-    for (const auto& [data, part] : {std::pair(data_.train.get(), train), {data_.val.get(), val}})
-      for (int64_t i = 0; data && i < data->size(); ++i)
-        items_.push_back({data->name(i), data_.classes[data->label(i)], part});
-    count_classes();
+    own_ = std::move(sets);
+    list(own_, std::numeric_limits<int32_t>::max());
   }
 
   void list_part(const fs::path& folder, Part part) {
@@ -171,11 +184,18 @@ class Checker {
     left_out_.add(scanned.left_out);
   }
 
+  void add(const std::string& class_name, Part part) {
+    ++(part == train ? classes_[class_name].train : classes_[class_name].val);
+  }
+
   void count_classes() {
     found.images = size();
     for (const Item& item : items_)
-      if (!item.class_name.empty())
-        ++(item.part == train ? classes_[item.class_name].train : classes_[item.class_name].val);
+      if (!item.class_name.empty()) add(item.class_name, item.part);
+    list_counts();
+  }
+
+  void list_counts() {
     std::vector<std::string> names;
     for (auto& [name, count] : classes_) {
       names.push_back(name);
@@ -189,12 +209,15 @@ class Checker {
   }
 
   Image image(int64_t i, std::string* warning) const {
-    if (data_.train) {
-      const int64_t before = data_.train->size();
-      return i < before ? data_.train->image(i, 0) : data_.val->image(i - before, 0);
-    }
+    const Item& item = items_[i];
+    const Dataset* const part = !data_               ? nullptr
+                                : item.part == train ? data_->train.get()
+                                                     : data_->val.get();
+    const bool is_file =
+        !part || (part->files() == part->size() && part->file(item.index) == item.path);
+    if (!is_file) return part->image(item.index, 0);
     try {
-      return decode_image(read_file(items_[i].path, max_image_bytes), 0, warning);
+      return decode_image(read_file(item.path, max_image_bytes), 0, warning);
     } catch (const FileError& e) {
       throw BadImage(e.what());
     }
@@ -219,7 +242,8 @@ class Checker {
   std::map<std::string, std::string> names_;  // of classes, by their canonical form
   LeftOut left_out_;
   fs::path folders_[2];  // of the parts
-  DataSets data_{};
+  DataSets own_{};
+  const DataSets* data_ = nullptr;  // null: the items are files
 };
 
 }  // namespace
@@ -227,6 +251,16 @@ class Checker {
 bool DataCheck::clean() const {
   return damaged.empty() && flawed.empty() && tiny.empty() && not_read.empty() && outside.empty() &&
          empty_classes.empty() && alike_classes.empty() && equal.empty();
+}
+
+DataCheck check_data(const DataSets& sets, int64_t most, int min_side, int threads,
+                     const std::function<void(int64_t, int64_t)>& progress) {
+  Checker checker;
+  checker.list(sets, most);
+  checker.decode(min_side, threads, [&](int64_t done) { progress(done, checker.size()); });
+  checker.compare();
+  checker.found.looked_at = checker.size();
+  return std::move(checker.found);
 }
 
 DataCheck check_data(const std::string& path, int min_side, int threads,

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
+
 namespace bv {
 
 struct FileRemark {
@@ -24,6 +26,7 @@ struct ClassCount {
 
 struct DataCheck {
   int64_t images = 0, other_files = 0;
+  int64_t looked_at = 0;  // by the check of an open data set
   bool has_val = false;
   std::vector<ClassCount> classes;  // by name; empty: the images lie in the folder itself
   std::vector<FileRemark> damaged;  // can't be decoded
@@ -43,6 +46,11 @@ struct DataCheck {
 // Decodes every image completely. `path` is as for --data, or a folder of images without class
 // folders; tiny: a side below `min_side` pixels. Throws DataError if there are no images.
 DataCheck check_data(const std::string& path, int min_side, int threads,
+                     const std::function<void(int64_t done, int64_t images)>& progress);
+
+// The same for the parts of an open data set, whose images count as its own parts have them; looks
+// at `most` of them at most, evenly spread. `not_read`, `outside` and `other_files` stay empty.
+DataCheck check_data(const DataSets&, int64_t most, int min_side, int threads,
                      const std::function<void(int64_t done, int64_t images)>& progress);
 
 }  // namespace bv
