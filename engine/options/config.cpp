@@ -124,8 +124,12 @@ bool is_redundant(const Options& options, const OptionRow& row) {
 }
 
 std::string advice_to_start_anew(const std::string& folder) {
-  return "start a new run from --weights " +
-         (std::filesystem::path(folder) / "last/weights.safetensors").string();
+  const auto weights = std::filesystem::path(folder) / "last/weights.safetensors";
+  std::error_code error;
+  if (!std::filesystem::exists(weights, error))
+    return "start a new run with another --out (nothing to resume: " + folder +
+           " has no checkpoint)";
+  return "start a new run from --weights " + weights.string();
 }
 
 // An option's value from --recipe, --config or the command line; the last of these counts.

@@ -180,6 +180,8 @@ int train(Setup setup, Backend& backend, Communicator* communicator, int cores,
     TrainingLoop(run).train();
   } catch (const std::exception& e) {
     run.at(&Hook::after_error, error_line(e));
+    const bool users = dynamic_cast<const UserError*>(&e) || dynamic_cast<const DataError*>(&e);
+    if (users && run.progress.step == 0) run.folder.discard();
     throw;
   }
   return run.stopped_by ? 128 + run.stopped_by : run.incomplete ? 1 : 0;

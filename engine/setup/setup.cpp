@@ -252,7 +252,8 @@ void fit_starting_weights(Setup& s, TensorFile file) {
 void load_resumed(Setup& s) {
   const Options& o = s.options;
   if (!has_checkpoint(o.out)) {
-    s.notes.push_back(o.out + " has no checkpoint yet: starting from the beginning");
+    s.notes.push_back("nothing to resume: " + o.out +
+                      " has no checkpoint yet: starting from the beginning");
     return;
   }
   s.checkpoint = load_checkpoint(o.out);

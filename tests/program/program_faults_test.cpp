@@ -158,5 +158,101 @@ TEST_F(ProgramFaults, ALossThatIsNotFinite) {
   EXPECT_FALSE(std::filesystem::exists(in("over/last")));
 }
 
+// A run that ends before its first checkpoint keeps what it has written, and the next command in
+// its folder says what can be done.
+class ProgramWithoutACheckpoint : public ProgramFaults {
+ protected:
+  const std::string words_ = on_vit + "--data synthetic --batch 4 --steps 4 --optimizer sgd ";
+  const std::set<std::string> written_ = {"config.json", "metrics.jsonl", "report.html",
+                                          "report.json"};
+
+  void expect_kept(const std::string& folder) const {
+    std::set<std::string> names = names_in(in(folder));
+    std::erase_if(names, [](const std::string& name) { return name.starts_with("events."); });
+    EXPECT_EQ(names, written_);
+    EXPECT_TRUE(has(contents(in(folder + "/report.html")), "Ended by an error: "));
+  }
+};
+
+TEST_F(ProgramWithoutACheckpoint, ALossThatIsNotFiniteKeepsItsFolder) {
+  const std::string diverging = words_ + "--warmup-epochs 0 ";
+  for (const std::string n : {"", "-n 2 "}) {
+    const Finished end = run(n + diverging + "--lr 1e30 --out run");
+    EXPECT_EQ(end.code, 1);
+    EXPECT_TRUE(end.errors.starts_with("step 2: the loss is not finite; ")) << end.errors;
+    EXPECT_TRUE(has(end.errors, "; nothing to resume: run has no checkpoint\n")) << end.errors;
+    expect_kept("run");
+    EXPECT_TRUE(has(contents(in("run/metrics.jsonl")), "\"step\":1,"));
+    const auto refused = [&](const std::string& words) {
+      const Finished again = run(n + words);
+      EXPECT_EQ(again.code, 2) << again.output;
+      expect_kept("run");
+      return again.errors;
+    };
+    EXPECT_EQ(refused(diverging + "--lr 1e30 --out run"),
+              "--out run exists and has a run without a checkpoint: nothing to resume; another "
+              "--out starts a new one, --resume run starts this one from the beginning\n");
+    EXPECT_EQ(
+        refused(diverging + "--lr 0.1 --resume run"),
+        "--lr can't be changed with --resume: the run has 1e+30; leave it out, or start a new "
+        "run with another --out (nothing to resume: run has no checkpoint)\n");
+    const Finished resumed = run(n + "--resume run");
+    EXPECT_EQ(resumed.code, 1);
+    EXPECT_TRUE(has(resumed.output,
+                    "nothing to resume: run has no checkpoint yet: starting from the "
+                    "beginning\n"));
+    expect_kept("run");
+    std::filesystem::remove_all(in("run"));
+    go(n + words_ + "--resume run");  // starts the run where there is none
+    EXPECT_EQ(expect_checkpoint("run"), 4);
+    std::filesystem::remove_all(in("run"));
+  }
+}
+
+TEST_F(ProgramWithoutACheckpoint, ADiskThatIsFullKeepsItsFolder) {
+  const SmallDisk disk(in("disk"), "2m");  // a checkpoint takes 6 MB
+  if (!disk.mounted()) GTEST_SKIP() << "can't mount a small disk here";
+  const Finished end = run(words_ + "--momentum 0 --save-every 2steps --out disk/run");
+  EXPECT_EQ(end.code, 1) << end.output;
+  EXPECT_TRUE(has(end.errors,
+                  "; there is no earlier checkpoint; nothing to resume: disk/run has "
+                  "none\n"))
+      << end.errors;
+  expect_kept("disk/run");
+  EXPECT_TRUE(has(contents(in("disk/run/metrics.jsonl")), "\"step\":2,"));
+}
+
+TEST_F(ProgramWithoutACheckpoint, AProcessThatIsKilledKeepsItsFolder) {
+  Program run(folder_.path(), "-n 2 " + endless);
+  ASSERT_TRUE(run.wait_for(in("run/metrics.jsonl"), "\"step\":2,"));
+  kill(run.worker(1), SIGKILL);
+  EXPECT_EQ(run.wait().code, 128 + SIGKILL);
+  EXPECT_TRUE(has(contents(in("run/metrics.jsonl")), "\"step\":2,"));
+  EXPECT_TRUE(has(contents(in("run/config.json")), "vit_tiny"));
+  resume(2);
+  EXPECT_EQ(expect_checkpoint("run"), 2);
+}
+
+// A mistake in the data before the first step leaves nothing of a new folder, nor takes anything
+// from one that was there.
+TEST_F(ProgramWithoutACheckpoint, AMistakeBeforeTheFirstStepLeavesNoFolder) {
+  make_class_folders(in("photos"), 2, 4);
+  for (const char* file : {"class0/0", "class0/1", "class0/2", "class0/3", "class1/0", "class1/1",
+                           "class1/2", "class1/3"}) {
+    std::filesystem::remove(in(std::string("photos/") + file + ".ppm"));
+    write_text(in(std::string("photos/") + file + ".png"),
+               std::string("\x89PNG\r\n\x1a\n\0\0\0\x0DIHDR\0\0\0\x28\0\0\0\x24", 24));
+  }
+  std::filesystem::create_directory(in("mine"));
+  for (const std::string n : {"", "-n 2 "})
+    for (const std::string folder : {"run", "mine"}) {
+      const Finished end = run(n + on_vit + "--data photos --batch 4 --steps 4 --out " + folder);
+      EXPECT_EQ(end.code, 2) << end.output;
+      EXPECT_TRUE(has(end.errors, "PNG data is cut off")) << end.errors;
+      EXPECT_FALSE(std::filesystem::exists(in("run")));
+      EXPECT_EQ(names_in(in("mine")), std::set<std::string>{});
+    }
+}
+
 }  // namespace
 }  // namespace bv::test
