@@ -5,7 +5,7 @@
 #include <memory>
 #include <sstream>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 #include "data/decode/decode.h"
 #include "data/folder_scan.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 #include "base/unicode/canonical.h"
 #include "data/dataset.h"

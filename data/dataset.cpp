@@ -8,7 +8,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/machine_error.h"
 #include "base/text.h"
 #include "base/unicode/canonical.h"

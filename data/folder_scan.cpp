@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/machine_error.h"
 #include "data/decode/image_extensions.h"
 #include "data/sources.h"

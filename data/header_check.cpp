@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/threads.h"
 #include "data/decode/decode.h"
 #include "data/sources.h"

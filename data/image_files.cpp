@@ -1,7 +1,7 @@
 // A data set of image files, one image per file.
 #include <memory>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "data/decode/decode.h"
 #include "data/sources.h"
 

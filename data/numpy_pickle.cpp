@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/python/pickle_reader.h"
 #include "base/text.h"
 #include "data/dataset.h"

@@ -56,7 +56,7 @@ ci-asan: $(BUILD)/asan_tests
 
 # Like make tsan, but only for collectives and loaders.
 tsan_tests := $(call in,cpp,tests/comm) tests/data/loader_test.cpp
-tsan_objects := $(patsubst %.cpp,$(BUILD)/threads/%.o,$(tsan_tests) $(filter $(plain),$(call in,cpp,base base/python base/unicode $(call rooms_of,comm) data)))
+tsan_objects := $(patsubst %.cpp,$(BUILD)/threads/%.o,$(tsan_tests) $(filter $(plain),$(call in,cpp,base base/files base/python base/unicode $(call rooms_of,comm) data)))
 $(BUILD)/threads/%.o: %.cpp | check-packages
 	$(call compile, (threads)) -O1 $(avx2) -fsanitize=thread -c -o $@ $<
 $(BUILD)/threads_tests: $(call mixed,threads,$(tsan_objects))

@@ -10,7 +10,7 @@
 #include "app/commands/processes.h"
 #include "app/commands/trained_model.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/json.h"
 #include "base/stop_signals.h"
 #include "base/text.h"

@@ -13,7 +13,7 @@
 #include "app/commands/processes.h"
 #include "app/commands/trained_model.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"

@@ -10,7 +10,7 @@
 #include "app/commands/preview_record.h"
 #include "app/commands/processes.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"

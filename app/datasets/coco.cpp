@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "data/dataset.h"

@@ -7,7 +7,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "data/dataset.h"
 #include "data/folder_scan.h"
 #include "data/left_out.h"

@@ -8,7 +8,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/decode/decode.h"

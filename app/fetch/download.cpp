@@ -17,7 +17,7 @@
 
 #include "base/descriptor.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/other_program.h"
 #include "base/stop_signals.h"
 #include "base/text.h"

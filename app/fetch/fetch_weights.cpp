@@ -6,7 +6,7 @@
 
 #include "app/fetch/download.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 #include "engine/console/progress_line.h"
 #include "engine/files/torch/torch_file.h"

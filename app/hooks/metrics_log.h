@@ -3,7 +3,7 @@
 #pragma once
 #include <optional>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "comm/processes/restart.h"
 #include "engine/run/run.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "comm/processes/collect.h"
 #include "engine/trace/chrome_trace.h"
 

@@ -9,7 +9,7 @@
 
 #include "app/html_report/page_template.h"
 #include "app/html_report/tables.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "engine/console/class_report.h"
 
 namespace bv {

@@ -4,7 +4,7 @@
 
 #include "app/html_report/report_facts.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 
 namespace bv {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 
 namespace bv {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/python/pickle_reader.h"
 #include "base/text.h"
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <span>
 
-#include "base/checksum.h"
 #include "base/error.h"
+#include "base/files/checksum.h"
 #if BAREVISION_SODIUM
 #include <sodium.h>
 #endif

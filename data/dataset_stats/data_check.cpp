@@ -10,7 +10,7 @@
 #include <string_view>
 #include <tuple>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/machine_error.h"
 #include "base/threads.h"
 #include "base/unicode/canonical.h"

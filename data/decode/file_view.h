@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "base/file.h"
+#include "base/files/file.h"
 
 namespace bv {
 

@@ -1,7 +1,7 @@
 // Checks the chunks of a PNG file without decoding its pixels.
 #include <string_view>
 
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 #include "data/decode/decode.h"
 
 namespace bv {

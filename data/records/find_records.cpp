@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 #include "data/decode/image_extensions.h"
 #include "data/folder_scan.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/wait.h"
 #include "data/records/record_index.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "data/records/tfrecord.h"
 #include "data/sources.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "data/decode/decode.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <span>
 
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 namespace bv {
 namespace {

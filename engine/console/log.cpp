@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <span>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/json.h"
 #include "base/text.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/machine_error.h"
 #include "engine/files/checkpoint_state.h"
 

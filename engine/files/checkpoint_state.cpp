@@ -7,8 +7,8 @@
 #include <span>
 #include <type_traits>
 
-#include "base/checksum.h"
 #include "base/error.h"
+#include "base/files/checksum.h"
 #include "base/json.h"
 #include "base/text.h"
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 
 namespace bv {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/options/foreign_names.h"

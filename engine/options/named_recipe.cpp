@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/options/model_config.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/machine.h"
 #include "base/stop_signals.h"
 #include "base/text.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 #include "engine/files/event_file_names.h"
 #include "engine/options/config.h"

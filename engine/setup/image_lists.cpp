@@ -6,7 +6,7 @@
 #include <set>
 #include <span>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 
 namespace bv {

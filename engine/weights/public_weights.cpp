@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/options/model_config.h"

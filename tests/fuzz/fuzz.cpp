@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/checksum.h"
 #include "base/error.h"
+#include "base/files/checksum.h"
 #include "data/loader.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/torch/torch_file.h"

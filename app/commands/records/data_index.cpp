@@ -5,7 +5,7 @@
 #include "app/commands/commands.h"
 #include "app/commands/data_commands.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 #include "data/class_names.h"
 #include "data/records/scan_records.h"

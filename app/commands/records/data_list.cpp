@@ -7,7 +7,7 @@
 #include "app/datasets/coco.h"
 #include "app/datasets/image_list.h"
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 
 namespace bv {

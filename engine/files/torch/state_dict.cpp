@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 
 namespace bv {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 #include "engine/files/torch/state_dict.h"
 #include "engine/files/torch/zip_archive.h"

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "base/checksum.h"
-#include "base/file.h"
+#include "base/files/checksum.h"
+#include "base/files/file.h"
 #include "base/text.h"
 
 namespace bv {

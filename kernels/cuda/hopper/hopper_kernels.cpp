@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/dependent_launches.h"

@@ -8,7 +8,7 @@
 #include "app/html_report/data_uri.h"
 #include "app/html_report/html_report.h"
 #include "app/html_report/report_facts.h"
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "tests/app/html_report/run_folder.h"
 #include "tests/files.h"
 #include "tests/messages.h"

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 namespace bv::test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "engine/console/console.h"
 #include "tests/files.h"
 #include "tests/messages.h"

@@ -15,7 +15,7 @@
 #include <thread>
 #include <tuple>
 
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"

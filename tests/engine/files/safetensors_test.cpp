@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 namespace bv::test {
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 #include "base/json.h"
 #include "comm/processes/restart.h"
 #include "engine/console/log.h"

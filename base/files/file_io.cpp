@@ -1,4 +1,4 @@
-#include "base/file_io.h"
+#include "base/files/file_io.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 namespace bv {
 namespace {

@@ -1,6 +1,6 @@
 // Table-driven CRCs, eight bytes per step ("slicing by 8", Kounavis & Berry 2005): table k holds
 // the contribution of a byte that is followed by k more bytes.
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 #include <array>
 #include <bit>
