@@ -1,5 +1,5 @@
 # compile_commands.json for editors: how each file is compiled, .cu files as for the stand-in.
-on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,simt $(wildcard simt/*) tests/simt tests/simt/hopper bench/counters)
+on_simt := $(gpu_sources) $(gpu_test_sources) $(call in,cpp,simt $(wildcard simt/*) $(simt_test_rooms) bench/counters)
 compiled = $(on_simt) $(kernels) $(wildcard learn/*/*.cu learn/*/*.cpp bench/comm/*.cpp bench/data/*.cpp bench/dist/*.cpp) \
   $(patsubst $(BUILD)/obj/%.o,%.cpp,$(filter-out $(BUILD)/obj/avx% $(BUILD)/obj/simt/% $(BUILD)/obj/cuda/%, \
     $(filter-out $(messages:%=%.o),$(objects)) $(program) $(test_objects) $(bench_objects)))

@@ -42,14 +42,15 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for the stand-in and for CUDA, tests/simt only for the stand-in; tests/fuzz,
 # tests/counters and tests/racecheck are programs of their own.
-test_rooms := $(filter-out tests/gpu tests/hopper tests/simt tests/simt/hopper tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
+simt_test_rooms := tests/simt tests/simt/hopper tests/simt/try
+test_rooms := $(filter-out tests/gpu tests/hopper $(simt_test_rooms) tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
 test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms)))) \
   $(BUILD)/obj/bench/recorded_model.o
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
   $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources))))
 ifeq ($(SIMT),1)
-gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,tests/simt tests/simt/hopper)))
+gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,$(simt_test_rooms))))
 endif
 gpu_libraries = $(cuda_libraries)
 # Objects that `make dist` recompiles, for every GPU and without cuDNN.

@@ -67,7 +67,7 @@ __global__ void take_tokens_backward_plain(TakeTokensBackward op) {
   const size_t rest = size_t(N - first) * C, taken = size_t(count) * C;
   const size_t i = thread_number(), b = i / rest, at = i % rest;
   if (b >= size_t(B)) return;
-  as<T>(op.dinp)[(b * N + first) * C + at] = at < taken ? as<T>(op.dout)[b * taken + at] : T(0);
+  as<T>(op.dinp)[(b * N + first) * C + at] = at < taken ? as<T>(op.dout)[b * taken + at] : T{};
 }
 
 constexpr int threads = 256;

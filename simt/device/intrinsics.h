@@ -1,11 +1,10 @@
-// CUDA's device functions for g++: those that this project's kernels call.
+// CUDA's device functions for g++: those that this project's kernels call. Arithmetic is in
+// simt/include/math_functions.h.
 #pragma once
-#include <math.h>
-
 #include <atomic>
 #include <bit>
-#include <cmath>
-#include <cstring>
+#include <concepts>
+#include <utility>
 
 #include "simt/device/device.h"
 
@@ -47,20 +46,47 @@ inline int __all_sync(unsigned mask, int predicate, simt::Site site = simt::Site
   return simt::ballot(mask, predicate == 0, site) == 0;
 }
 
-// ---- Shuffles ----------------------------------------------------------------------------------
+// ---- Shuffles: of numbers of 4 and 8 bytes, and of halves --------------------------------------
+
+struct __half;  // cuda_fp16.h
+struct __half2;
+struct __nv_bfloat16;  // cuda_bf16.h
+struct __nv_bfloat162;
 
 }  // namespace simt_cuda
 
 namespace simt {
 
+// One of the types for which CUDA has an overload of a function. Templates with this constraint
+// refuse what nvcc refuses.
+template <class T, class... Types>
+concept OneOf = (std::same_as<T, Types> || ...);
+
+// A narrow integer is passed as an int, as to any function with an overload for int.
 template <class T>
-T shuffle_value(unsigned mask, T value, From from, int argument, int width, Site site) {
-  static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
+struct Promotion {
+  using Type = T;
+};
+template <class T>
+requires requires(T value) { +value; }
+struct Promotion<T> {
+  using Type = decltype(+std::declval<T>());
+};
+template <class T>
+using Promoted = typename Promotion<T>::Type;
+template <class T>
+concept Shuffled = OneOf < Promoted<T>,
+int, unsigned, long, unsigned long, long long, unsigned long long, float, double, __half, __half2,
+    __nv_bfloat16, __nv_bfloat162 > ;
+
+template <Shuffled T>
+Promoted<T> shuffle_value(unsigned mask, T narrow, From from, int argument, int width, Site site) {
+  Promoted<T> value = narrow;
   uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
+  __builtin_memcpy(&bits, &value, sizeof value);
   bits = shuffle(mask, bits, from, static_cast<unsigned>(argument), static_cast<unsigned>(width),
                  site);
-  std::memcpy(&value, &bits, sizeof value);
+  __builtin_memcpy(&value, &bits, sizeof value);
   return value;
 }
 
@@ -68,64 +94,69 @@ T shuffle_value(unsigned mask, T value, From from, int argument, int width, Site
 
 inline namespace simt_cuda {
 
-template <class T>
-T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize,
-              simt::Site site = simt::Site::current()) {
+template <simt::Shuffled T>
+simt::Promoted<T> __shfl_sync(unsigned mask, T value, int lane, int width = warpSize,
+                              simt::Site site = simt::Site::current()) {
   return simt::shuffle_value(mask, value, simt::From::index, lane, width, site);
 }
-template <class T>
-T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
-                 simt::Site site = simt::Site::current()) {
+template <simt::Shuffled T>
+simt::Promoted<T> __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                                 simt::Site site = simt::Site::current()) {
   return simt::shuffle_value(mask, value, simt::From::below, static_cast<int>(delta), width, site);
 }
-template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
-                   simt::Site site = simt::Site::current()) {
+template <simt::Shuffled T>
+simt::Promoted<T> __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize,
+                                   simt::Site site = simt::Site::current()) {
   return simt::shuffle_value(mask, value, simt::From::above, static_cast<int>(delta), width, site);
 }
-template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
-                  simt::Site site = simt::Site::current()) {
+template <simt::Shuffled T>
+simt::Promoted<T> __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
+                                  simt::Site site = simt::Site::current()) {
   return simt::shuffle_value(mask, value, simt::From::exclusive_or, bits, width, site);
 }
 
 // ---- Atomics: integers only. Sums of floats would depend on the order of threads. --------------
 
+// CUDA adds to int, unsigned and unsigned long long, and compares long long, too: not long, nor
+// uint64_t, which is another type of eight bytes.
 template <class T>
-concept AtomicInteger = std::is_integral_v<T> && sizeof(T) >= 4;
+concept AtomicNumber = simt::OneOf<T, int, unsigned, unsigned long long>;
+template <class T>
+concept AtomicOrdered = AtomicNumber<T> || simt::OneOf<T, long long>;
 
 // Inlined, like the loads and stores below, so that messages name the caller's line.
-template <AtomicInteger T>
+template <AtomicNumber T>
 [[gnu::always_inline]] inline T atomicAdd(T* p, std::type_identity_t<T> x) {
   return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST);
 }
-template <AtomicInteger T>
+template <simt::OneOf<int, unsigned> T>
 [[gnu::always_inline]] inline T atomicSub(T* p, std::type_identity_t<T> x) {
   return __atomic_fetch_sub(p, x, __ATOMIC_SEQ_CST);
 }
-template <AtomicInteger T>
+template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicAnd(T* p, std::type_identity_t<T> x) {
   return __atomic_fetch_and(p, x, __ATOMIC_SEQ_CST);
 }
-template <AtomicInteger T>
+template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicOr(T* p, std::type_identity_t<T> x) {
   return __atomic_fetch_or(p, x, __ATOMIC_SEQ_CST);
 }
-template <AtomicInteger T>
+template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicXor(T* p, std::type_identity_t<T> x) {
   return __atomic_fetch_xor(p, x, __ATOMIC_SEQ_CST);
 }
-template <AtomicInteger T>
+template <AtomicNumber T>
 [[gnu::always_inline]] inline T atomicExch(T* p, std::type_identity_t<T> x) {
   return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST);
 }
-template <AtomicInteger T>
+template <class T>
+requires AtomicNumber<T> || simt::OneOf<T, unsigned short>
 [[gnu::always_inline]] inline T atomicCAS(T* p, std::type_identity_t<T> expected,
                                           std::type_identity_t<T> x) {
   __atomic_compare_exchange_n(p, &expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return expected;
 }
-template <AtomicInteger T>
+template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicMax(T* p, std::type_identity_t<T> x) {
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (old < x &&
@@ -133,7 +164,7 @@ template <AtomicInteger T>
   }
   return old;
 }
-template <AtomicInteger T>
+template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicMin(T* p, std::type_identity_t<T> x) {
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (x < old &&
@@ -157,22 +188,27 @@ inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_a
 // ---- Memory: cache hints, which have no effect -------------------------------------------------
 
 template <class T>
+concept Hinted =
+    simt::OneOf<T, char, signed char, unsigned char, short, unsigned short, int, unsigned, long,
+                unsigned long, long long, unsigned long long, float, double, float2, float4, uint2,
+                uint4, int4, __half, __half2, __nv_bfloat16, __nv_bfloat162>;
+template <Hinted T>
 [[gnu::always_inline]] inline T __ldg(const T* p) {
   return *p;
 }
-template <class T>
+template <Hinted T>
 [[gnu::always_inline]] inline T __ldcs(const T* p) {
   return *p;
 }
-template <class T>
+template <Hinted T>
 [[gnu::always_inline]] inline T __ldcg(const T* p) {
   return *p;
 }
-template <class T>
+template <Hinted T>
 [[gnu::always_inline]] inline void __stcs(T* p, const std::type_identity_t<T>& value) {
   *p = value;
 }
-template <class T>
+template <Hinted T>
 [[gnu::always_inline]] inline void __stcg(T* p, const std::type_identity_t<T>& value) {
   *p = value;
 }
@@ -194,37 +230,6 @@ inline unsigned __brev(unsigned x) {
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(uint64_t{a} * b >> 32);
 }
-
-template <class T>
-concept Arithmetic = std::is_arithmetic_v<T>;
-template <Arithmetic T>
-constexpr T min(T a, T b) {
-  return b < a ? b : a;
-}
-template <Arithmetic T>
-constexpr T max(T a, T b) {
-  return a < b ? b : a;
-}
-inline float min(float a, float b) { return fminf(a, b); }  // ignores a NaN
-inline float max(float a, float b) { return fmaxf(a, b); }
-
-// ---- Floats. A GPU's fast versions are less exact than these: tests allow for it. --------------
-
-inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
-inline float __expf(float x) { return std::exp(x); }
-inline float __exp2f(float x) { return std::exp2(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __log2f(float x) { return std::log2(x); }
-inline float __sinf(float x) { return std::sin(x); }
-inline float __cosf(float x) { return std::cos(x); }
-inline float __fdividef(float x, float y) { return x / y; }
-inline float __fdiv_rn(float x, float y) { return x / y; }
-inline float __frcp_rn(float x) { return 1 / x; }
-inline float __fsqrt_rn(float x) { return std::sqrt(x); }
-inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
-inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }
-inline int __float2int_rn(float x) { return static_cast<int>(std::nearbyint(x)); }
-inline int __float2int_rd(float x) { return static_cast<int>(std::floor(x)); }
 
 // ---- Errors ------------------------------------------------------------------------------------
 

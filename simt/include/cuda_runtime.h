@@ -12,13 +12,13 @@
 // Nothing runs in the background: a host thread that waits for a cudaLaunchHostFunc without calling
 // CUDA waits forever, and code that waits for another process calls simt::run_all() first.
 #pragma once
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "simt/device/intrinsics.h"
 #include "simt/device/launch.h"
 #include "simt/device/types.h"
+#include "simt/include/math_functions.h"
 
 inline namespace simt_cuda {
 

@@ -260,6 +260,17 @@ TEST(SimtTry, WhatTheStandInLacksIsNamedInOneLine) {
           at + ":6: the stand-in lacks cudaMemcpy2D: copies have one dimension: cudaMemcpy");
   says("__global__ void f(int* x) { atomicAdd(x[0], 1); }\nint main() {}\n",
        at + ":1: the first argument of atomicAdd is the address of a number: &x, not x");
+  says(
+      "#include <cstdint>\nstruct Pair {\n  int a, b;\n};\n__global__ void f(int i, float x, Pair "
+      "p, "
+      "uint64_t* sum) {\n  min(i, x);\n  __shfl_sync(~0u, p, 0);\n  atomicAdd(sum, 1);\n}\n"
+      "int main() {}\n",
+      at +
+          ":6: several overloads of min take (int&, float&), for nvcc, too: convert an argument\n" +
+          at + ":7: no overload of __shfl_sync takes (unsigned int, Pair&, int)\n" + at +
+          ":8: CUDA has no atomicAdd for uint64_t: it has int, unsigned int and unsigned long "
+          "long, "
+          "and for some operations long long");
   says("#include <cooperative_groups.h>\nint main() {}\n",
        at + ":1: the stand-in lacks cooperative_groups.h: cooperative groups are left out; "
             "__syncthreads() and __syncwarp() are there");
