@@ -7,10 +7,14 @@
 # run: with sanitizers, so that errors name their line; debug: for gdb. g++ can't instrument a file for
 # both the thread sanitizer and AddressSanitizer. So the file has the thread sanitizer's calls, which
 # simt/races handles: it finds races and checks each address with AddressSanitizer's library.
+try_wrapped := memcpy memmove memset
 try_run_object := -O1 -g1 -fsanitize=address -DSIMT_RACES
 try_run_file := -O1 -g -fsanitize=thread,undefined -fno-sanitize-recover=all $(access_calls) \
-  --param tsan-distinguish-volatile=1
+  --param tsan-distinguish-volatile=1 $(try_wrapped:%=-fno-builtin-%)
 try_run_program := -fsanitize=address,undefined
+# g++ inserts no calls of the thread sanitizer around these functions of libc: simt/races has its own.
+try_run_rename := objcopy $(foreach f,$(try_wrapped),--redefine-sym $(f)=simt_$(f))
+try_debug_rename := test -f
 try_debug_object := -O0 -g
 try_debug_file := -O0 -g
 try_compile = $(CXX) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
@@ -28,13 +32,13 @@ $(BUILD)/try/$(1)/try.o $(BUILD)/try/$(1)/check.o:
 endef
 $(foreach kind,run debug,$(eval $(call try_rules,$(kind))))
 # A program checked for races spends most of its time in the handlers of simt/races.
-$(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON
+$(BUILD)/try/run/races.o: private try_run_object := -O2 -g1 -DSIMT_RACES -DSIMT_POISON -DSIMT_UNWRITTEN
 .SECONDARY: $(foreach kind,run debug,$(patsubst %,$(BUILD)/try/$(kind)/%.cpp,device hopper host races))
 # $(1): run or debug, $(2): the .cu file, $(3): what to define, $(4): the program
 try_link = mkdir -p $(dir $(4)) && simt/cuda_to_cpp "$(2)" >"$(4).cpp" && \
   simt/find_host_calls "$(2)" && { \
   { LC_ALL=C $(try_compile) $(try_$(1)_file) -include simt/try.h -iquote "$$(dirname "$(2)")" $(3:%=-D%) \
-    -c -o "$(4).o" "$(4).cpp" && $(CXX) $(try_$(1)_program) -pthread -o "$(4)" "$(4).o" $(call try_objects,$(1)); } \
+    -c -o "$(4).o" "$(4).cpp" && $(try_$(1)_rename) "$(4).o" && $(CXX) $(try_$(1)_program) -pthread -o "$(4)" "$(4).o" $(call try_objects,$(1)); } \
     2>"$(4).errors" || { simt/name_missing "$(2)" "$(4).errors"; exit 2; }; } && cat "$(4).errors" >&2
 
 # A DEFINE that nothing reads is a typo: the program would run without its planted bug.

@@ -8,6 +8,8 @@
 #include "simt/counters/recorder.h"
 #include "simt/include/cuda_bf16.h"
 #include "simt/include/cuda_fp16.h"
+#include "simt/races/unwritten.h"
+#include "simt/races/watching.h"
 
 namespace simt {
 namespace {
@@ -113,6 +115,7 @@ void Box::store(const unsigned char* bytes, uintptr_t shared, bool adds) const {
       add_elements(map.type, in.address, row + in.begin * size, in.end - in.begin);
     else
       std::memcpy(in.address, row + in.begin * size, n);
+    if constexpr (watching) Unwritten::instance().wrote(in.address, n);
     if constexpr (counting) Recorder::here().tma(in.address, n, true);
   });
 }

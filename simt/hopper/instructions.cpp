@@ -137,6 +137,7 @@ void bulk_store(void* global, const void* shared, unsigned bytes, Site site) {
       {shared, bytes},
       [=](const unsigned char* from) {
         std::memcpy(global, from, bytes);
+        if constexpr (watching) Unwritten::instance().wrote(global, bytes);
         if constexpr (counting) Recorder::here().tma(global, bytes, true);
       },
       who, site);

@@ -6,6 +6,8 @@
 
 #include "simt/device/control.h"
 #include "simt/host/stream.h"
+#include "simt/races/unwritten.h"
+#include "simt/races/watching.h"
 
 namespace simt::host {
 namespace {
@@ -41,6 +43,14 @@ void check_end(const char* what, const void* p, size_t bytes, bool device) {
   if (!why.empty()) throw Failure{cudaErrorInvalidValue, std::string(what) + why};
 }
 
+// For reads of memory that nothing wrote.
+void wrote(const void* p, size_t bytes) {
+  if constexpr (watching) Unwritten::instance().wrote(p, bytes);
+}
+void copied(void* to, const void* from, size_t bytes) {
+  if constexpr (watching) Unwritten::instance().copied(to, from, bytes);
+}
+
 struct Copy {
   void* to;
   const void* from;
@@ -70,6 +80,7 @@ struct Copy {
                                                device_memory().open_at(copy.to);
                                                device_memory().open_at(copy.from);
                                                std::memmove(copy.to, copy.from, copy.bytes);
+                                               copied(copy.to, copy.from, copy.bytes);
                                              },
                                              from_device ? nullptr : static_cast<const char*>(from),
                                              bytes});
@@ -83,6 +94,7 @@ WorkPtr set_work(void* p, int value, size_t bytes) {
                                              check_end("to ", p, bytes, device);
                                              device_memory().open_at(p);
                                              std::memset(p, value, bytes);
+                                             wrote(p, bytes);
                                            }});
 }
 
@@ -221,6 +233,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
                     std::make_shared<const Work>(Work{Kind::copy, "cudaMemcpy", [=] {
                                                         device_memory().open_at(to);
                                                         std::memcpy(to, staged->data(), bytes);
+                                                        wrote(to, bytes);
                                                       }}));
     }
     submit(lock, "cudaMemcpy", s, copy.work());

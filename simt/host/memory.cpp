@@ -144,6 +144,7 @@ uintptr_t DeviceMemory::reserve(size_t bytes, size_t alignment) {
     if (p == MAP_FAILED) continue;
     next_ = reinterpret_cast<uintptr_t>(p);
     ranges_[n_ranges_] = {next_, next_ + size};
+    if constexpr (watching) Unwritten::instance().add_range(next_, next_ + size);
     ++n_ranges_;
     return reserve(bytes, alignment);
   }
@@ -169,7 +170,8 @@ void* DeviceMemory::allocate(size_t bytes, bool managed) {
   const Allocation a{pages + canary, bytes, pages, pages + whole, managed, {}, 1};
   if (huge) madvise(reinterpret_cast<void*>(pages), whole, MADV_HUGEPAGE);
   if (!protect(a, PROT_READ | PROT_WRITE)) return nullptr;
-  std::memset(reinterpret_cast<void*>(a.begin), 0xFF, bytes);
+  std::memset(reinterpret_cast<void*>(a.begin), Unwritten::fresh, bytes);
+  if constexpr (watching) Unwritten::instance().allocated(a.begin, bytes);
   paint_canary(a.pages, a.begin);
   paint_canary(a.begin + bytes, a.pages_end);
   if constexpr (asan) {
@@ -205,6 +207,7 @@ bool DeviceMemory::release(void* p) {
     throw std::bad_alloc();
   if constexpr (asan)
     __asan_poison_memory_region(reinterpret_cast<void*>(a.pages), a.pages_end - a.pages);
+  if constexpr (watching) Unwritten::instance().released(a.begin, a.bytes);
   allocated_ -= a.bytes;
   live_.erase(found);
   freed_.emplace(a.pages, a);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "simt/races/races.h"
 
@@ -45,9 +46,9 @@ void check_poison(Touch, const void*, size_t) {}
                                         bool is_flag = false) {
   check_poison(touch, p, bytes);
   if (Races::runs())
-    Races::instance().note(Races::place_of(place), touch, p, bytes, is_flag);
-  else if (Races::is_one_queued())
-    Races::instance().note_host(Races::place_of(place), touch, p, bytes);
+    return Races::instance().note(Races::place_of(place), touch, p, bytes, is_flag);
+  if (touch != Touch::read) Unwritten::instance().wrote(p, bytes);
+  if (Races::is_one_queued()) Races::instance().note_host(Races::place_of(place), touch, p, bytes);
 }
 
 }  // namespace
@@ -78,6 +79,21 @@ void __tsan_read_range(const void* p, size_t bytes) {
 }
 void __tsan_write_range(const void* p, size_t bytes) {
   simt::note(PLACE, simt::Touch::write, bytes, p);
+}
+// The program calls these instead of libc's functions (mk/learn.mk).
+void* simt_memcpy(void* to, const void* from, size_t bytes) {
+  if (bytes) simt::note(PLACE, simt::Touch::read, bytes, from);
+  if (bytes) simt::note(PLACE, simt::Touch::write, bytes, to);
+  return std::memcpy(to, from, bytes);
+}
+void* simt_memmove(void* to, const void* from, size_t bytes) {
+  if (bytes) simt::note(PLACE, simt::Touch::read, bytes, from);
+  if (bytes) simt::note(PLACE, simt::Touch::write, bytes, to);
+  return std::memmove(to, from, bytes);
+}
+void* simt_memset(void* to, int value, size_t bytes) {
+  if (bytes) simt::note(PLACE, simt::Touch::write, bytes, to);
+  return std::memset(to, value, bytes);
 }
 void __sanitizer_cov_trace_pc() {}  // for simt/counters
 void __tsan_init() {}

@@ -127,6 +127,12 @@ void Races::note(Place place, Touch kind, const void* address, size_t bytes, boo
   ++last_block_work.accesses[me_];
   const bool is_atomic = kind == Touch::atomic;
   a.is_strong = is_atomic || (is_flag && !a.in_shared());
+  if (a.where == Where::device) {
+    Unwritten& memory = Unwritten::instance();
+    if (const uintptr_t used = kind == Touch::write ? 0 : memory.first_used(begin, bytes))
+      add_unwritten(used, a);
+    if (is_write(kind)) memory.wrote(address, bytes);
+  }
   each_cell(begin, bytes, a.in_shared(),
             [&](Cell& cell, uintptr_t address_of) { touch(cell, address_of, a); });
   if (!a.is_strong || me_ == nobody) return;
@@ -136,12 +142,8 @@ void Races::note(Place place, Touch kind, const void* address, size_t bytes, boo
 
 void Races::touch(Cell& c, uintptr_t address, const Access& a) {
   if (number_ && a.where == Where::device && !host_.empty()) check_host(address, a);
-  if (a.in_shared() && !c.written && a.touch != Touch::write && a.touch != Touch::copy &&
-      places_.insert(a.place).second)
-    unwritten_.push_back({.address = address,
-                          .variable = name(address, a.where),
-                          .second = me(a),
-                          .has_first = false});
+  if (a.in_shared() && !c.written && a.touch != Touch::write && a.touch != Touch::copy)
+    add_unwritten(address, a);
   if (c.written && !(c.is_strong && a.is_strong) &&
       (c.in_flight || !clocks_.is_before(c.written, c.writer, me_)) && is_new(c.place, a.place)) {
     const Party first{c.in_flight   ? Touch::copy
@@ -167,6 +169,14 @@ void Races::touch(Cell& c, uintptr_t address, const Access& a) {
        .is_strong = a.is_strong,
        .is_atomic = a.touch == Touch::atomic,
        .in_flight = a.touch == Touch::copy};
+}
+
+void Races::add_unwritten(uintptr_t address, const Access& a) {
+  if (!places_.insert(a.place).second) return;
+  unwritten_.push_back({.address = address,
+                        .variable = name(address, a.where),
+                        .second = me(a),
+                        .has_first = false});
 }
 
 void Races::check_reads(const Reads& r, uintptr_t address, const Access& a) {

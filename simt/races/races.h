@@ -22,6 +22,7 @@
 
 #include "simt/races/block_work.h"
 #include "simt/races/shadow.h"
+#include "simt/races/unwritten.h"
 #include "simt/races/watching.h"
 
 namespace simt {
@@ -80,6 +81,8 @@ class Races {
   // ---- Results -------------------------------------------------------------------------------
   size_t found() const { return reported_.size() + unnamed_; }
   size_t watched() const { return launches_; }
+  // "my.cu:12: cudaMemcpy: ", from the addresses on the stack, innermost first; empty if not known.
+  static std::string caller(const std::vector<void*>& stack);
   // A line for the program's end: the number of races, or that not all accesses were watched.
   std::string last_words() const;
 
@@ -104,6 +107,7 @@ class Races {
   template <class Use>
   void each_cell(uintptr_t begin, size_t bytes, bool in_shared, Use use);
   void touch(Cell&, uintptr_t address, const Access&);
+  void add_unwritten(uintptr_t address, const Access&);
   void check_reads(const Reads&, uintptr_t address, const Access&);
   void add_reads(Cell&, const Access&);
   Stamp oldest(bool in_shared) const {
@@ -158,7 +162,7 @@ class Races {
   std::set<std::string> reported_;       // the same pairs as source lines
   std::unordered_set<Place> racing_;
   std::vector<Race> unwritten_;  // reads of what this block had not written
-  size_t unnamed_ = 0;
+  size_t unnamed_ = 0, never_written_ = 0;
 
   uintptr_t over_ = 0;
   size_t over_bytes_ = 0;

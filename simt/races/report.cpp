@@ -1,7 +1,9 @@
 // A race in words: the kernel, the variable, both places, what is missing between them.
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +12,8 @@
 
 #include "simt/counters/program_begin.h"
 #include "simt/races/races.h"
+
+extern "C" char _end;  // of the program in memory
 
 namespace simt {
 namespace {
@@ -32,6 +36,10 @@ std::vector<std::string> output_of(const std::string& command) {
   return lines;
 }
 
+bool is_of_the_program(const void* address) {
+  const auto a = reinterpret_cast<uintptr_t>(address);
+  return a > program_begin() && a < reinterpret_cast<uintptr_t>(&_end);
+}
 std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
 // "/folder/./my.cu:12 (discriminator 3)" is my.cu:12 in that folder.
@@ -45,7 +53,8 @@ std::string shortened(std::string line) {
 }
 
 bool is_of_the_stand_in(const std::string& line) {
-  for (const char* folder : {"simt/device/", "simt/include/", "simt/try.h"})
+  for (const char* folder :
+       {"simt/device/", "simt/include/", "/./simt/host/", "/./simt/races/", "simt/try."})
     if (line.find(folder) != line.npos) return true;
   return line.starts_with("/usr/") || line.starts_with("??");
 }
@@ -92,6 +101,17 @@ std::map<Place, std::string> lines_of(const std::set<Place>& places) {
   return lines;
 }
 
+// "cudaError simt_cuda::cudaFree<int>(int*)" is cudaFree; empty for other functions.
+std::string name_of_call(const std::string& function) {
+  const auto is_of_name = [](char c) { return std::isalnum(c) || c == '_'; };
+  for (size_t at = function.find("cuda"); at != function.npos; at = function.find("cuda", at + 1)) {
+    if (at && is_of_name(function[at - 1])) continue;
+    const auto end = std::find_if_not(function.begin() + at, function.end(), is_of_name);
+    if (end != function.end() && (*end == '(' || *end == '<')) return {function.begin() + at, end};
+  }
+  return "";
+}
+
 // A variable of the program: "counter", "counters + 8 bytes".
 std::string name_of_global(uintptr_t address) {
   const uintptr_t offset = address - program_begin();
@@ -133,6 +153,24 @@ std::string Races::missing(const Party& first, bool in_flight) const {
                                        : "no barrier between them";
 }
 
+std::string Races::caller(const std::vector<void*>& stack) {
+  std::string command = "addr2line -f -C -i -e '" + own_program() + "'", call;
+  for (void* const at : stack)
+    if (is_of_the_program(at)) {
+      char text[20];
+      std::snprintf(text, sizeof text, " 0x%" PRIxPTR,
+                    reinterpret_cast<uintptr_t>(at) - 1 - program_begin());
+      command += text;
+    }
+  const std::vector<std::string> lines = output_of(command + " 2>/dev/null");
+  for (size_t i = 1; i < lines.size(); i += 2) {
+    if (!is_of_the_stand_in(lines[i]))
+      return shortened(lines[i]) + ": " + (call.empty() ? "" : call + ": ");
+    call = name_of_call(lines[i - 1]);
+  }
+  return "";
+}
+
 void Races::add(Race race, Where where) {
   places_.insert(uint64_t{race.has_first ? race.first.place : 0} << 32 | race.second.place);
   racing_.insert(race.second.place);
@@ -171,6 +209,7 @@ void Races::end_launch() {
     const auto [low, high] = std::minmax(a, b);
     const std::string variable = r.variable.substr(0, r.variable.find_first_of("[0123456789"));
     if (!reported_.insert(kernel_ + " " + variable + " " + low + " " + high).second) continue;
+    never_written_ += !r.has_first;
     if (reported_.size() > most_printed) continue;
     if (r.has_first)
       std::fprintf(stderr, "simt: %s: a race for %s: %s\n  %s and\n  %s\n", kernel_.c_str(),
@@ -185,9 +224,17 @@ void Races::end_launch() {
 
 std::string Races::last_words() const {
   const size_t all = found();
-  if (all > most_printed)
+  const auto count = [](size_t n, const std::string& one, const std::string& many) {
+    return std::to_string(n) + " " + (n == 1 ? one : many);
+  };
+  if (all > most_printed && !never_written_)
     return "and " + std::to_string(all - most_printed) + " more pairs of places that race";
-  if (all) return std::to_string(all) + (all == 1 ? " race" : " races");
+  const size_t races = all - never_written_;
+  std::string words = races ? count(races, "race", "races") : "";
+  if (never_written_)
+    words += (races ? ", " : "") + count(never_written_, "place that reads", "places that read") +
+             " memory that was never written";
+  if (all) return words;
   if (stopped_ && accesses_)
     return "no race found, but only the first " + std::to_string(accesses_ / 1'000'000) +
            " million accesses were watched (SIMT_RACES)";
