@@ -2,6 +2,7 @@
 // AddressSanitizer's reports in one line.
 #include "simt/try.h"
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <sanitizer/asan_interface.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "simt/counters/counting.h"
 #include "simt/counters/lines.h"
 #include "simt/device/control.h"
+#include "simt/host/error.h"
 #include "simt/host/memory.h"
 #include "simt/races/races.h"
 
@@ -69,27 +71,51 @@ void shorten(const char* report) {
 }();
 #endif
 
-// The message of the host's last error, saved when its thread ends.
-std::string last_words;
-struct KeepLastWords {
-  KeepLastWords() { cudaGetErrorString(cudaSuccess); }  // so that the messages outlive this object
-  ~KeepLastWords() {
-    if (const cudaError_t error = cudaPeekAtLastError(); error != cudaSuccess)
-      last_words = cudaGetErrorString(error);
+// An error that nobody has asked for: a thread's first since its last cudaGetLastError().
+struct Missed {
+  size_t number = 0;  // in the program, from 1
+  std::string words{};
+  std::vector<void*> stack{};  // where the call failed; empty if the words say where
+
+  std::string text() const {
+    std::string place;
+    if constexpr (watching) place = stack.empty() ? "" : Races::caller(stack);
+    return place + words;
   }
 };
+// The first of all threads', saved when its thread ends.
+Missed first_missed;
+struct KeepFirst : Missed {
+  KeepFirst() { cudaGetErrorString(cudaSuccess); }  // so that the messages outlive this object
+  ~KeepFirst() {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    if (host::has_error() && (!first_missed.number || number < first_missed.number))
+      first_missed = *this;
+  }
+};
+void keep_first(cudaError_t code) {
+  static std::atomic<size_t> errors = 0;
+  thread_local KeepFirst first;
+  first.number = ++errors;
+  first.words = cudaGetErrorString(code);
+  first.stack.resize(code == host::sticky() ? 0 : 16);
+  first.stack.resize(size_t(backtrace(first.stack.data(), int(first.stack.size()))));
+}
+[[maybe_unused]] const bool kept = (host::on_first_error = keep_first) != nullptr;
 
 std::string missed() {
   for (const Asked& asked : all_asked()) {
     const std::string launched =
         std::string(asked.site.file_name()) + ":" + std::to_string(asked.site.line()) + ": ";
+    if (watching && first_missed.number) break;  // it names its line, too
     if (!asked.refusal.empty()) return launched + asked.refusal;
     if (asked.ran) continue;
-    if (!last_words.empty()) break;
+    if (first_missed.number) break;
     return launched + asked.kernel +
            " was launched but never ran: nothing waited for it (cudaDeviceSynchronize)";
   }
-  return last_words;
+  return first_missed.text();
 }
 
 // If the program exits with 0, prints an error that it missed. An error or a race makes the code 1.
@@ -114,8 +140,6 @@ void at_exit(int status, void*) {
 }  // namespace
 
 Asked& ask(const char* kernel, Site site) {
-  thread_local const KeepLastWords keep;
-  (void)keep;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   Asked& asked = all_asked().emplace_back();

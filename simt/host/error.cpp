@@ -56,6 +56,7 @@ const auto& row(cudaError_t code) {
 }
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local bool has_had_error = false;  // and one that cudaErrorNotReady doesn't replace
 thread_local std::map<cudaError_t, std::string> last_words;
 
 std::atomic<cudaError_t> sticky_code = cudaSuccess;
@@ -67,8 +68,12 @@ cudaError_t report(cudaError_t code, const std::string& why) {
   if (code == cudaSuccess) return code;
   last_error = code;
   last_words[code] = why.empty() ? why : std::string(row(code).words) + ": " + why;
+  if (code == cudaErrorNotReady || has_had_error) return code;
+  has_had_error = true;
+  if (on_first_error) on_first_error(code);
   return code;
 }
+bool has_error() { return has_had_error || sticky() != cudaSuccess; }
 
 void stick(cudaError_t code, const std::string& why) {
   static std::mutex mutex;
@@ -97,6 +102,7 @@ cudaError_t cudaPeekAtLastError() { return sticky() != cudaSuccess ? sticky() : 
 cudaError_t cudaGetLastError() {
   const cudaError_t code = cudaPeekAtLastError();
   last_error = cudaSuccess;
+  has_had_error = false;
   return code;
 }
 

@@ -12,6 +12,11 @@ struct Failure {
   std::string why;
 };
 
+// Called, if set, for the first error of a thread since its last cudaGetLastError().
+inline void (*on_first_error)(cudaError_t) = nullptr;
+// Whether this thread has had an error since then.
+bool has_error();
+
 // Makes `code` this thread's last error, described by `why` or, if that is empty, by CUDA's text.
 cudaError_t report(cudaError_t code, const std::string& why);
 
