@@ -74,4 +74,11 @@ ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function
   return end;
 }
 
+std::string sha256_of(const std::string& path) {
+  const ProgramEnd end = run_to_end(
+      {"sha256sum"}, [] { return true; }, path);
+  if (end.code != 0) throw RunError("sha256sum: " + end.output);
+  return end.output.substr(0, end.output.find(' '));
+}
+
 }  // namespace bv

@@ -17,4 +17,7 @@ struct ProgramEnd {
 ProgramEnd run_to_end(const std::vector<std::string>& words, const std::function<bool()>& go_on,
                       const std::string& input = "/dev/null");
 
+// A file's SHA-256 in hexadecimal, by sha256sum.
+std::string sha256_of(const std::string& path);
+
 }  // namespace bv

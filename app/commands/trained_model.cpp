@@ -15,6 +15,8 @@
 #include "engine/options/weights_name.h"
 #include "engine/setup/kernels.h"
 #include "engine/training/recording.h"
+#include "engine/weights/hub_names.h"
+#include "engine/weights/model_tensors.h"
 #include "engine/weights/weights_cache.h"
 #include "models/family.h"
 
@@ -130,6 +132,14 @@ std::string model_of(const FinishedPlace& place, const WeightsInfo& info, const 
                   join(known_models(), ", "));
 }
 
+// The tensors of the model that the user or the run names; empty: neither does.
+std::vector<ParameterShape> tensors_of_model(const Options& o, const std::string& given) {
+  const std::string& name = given.empty() ? o.model : given;
+  if (name.empty()) return {};
+  return parameter_shapes(load_model_config(name), {.image_size = o.image_size.value_or(0),
+                                                    .patch_size = o.patch_size.value_or(0)});
+}
+
 // Takes the value from the first source that has it: command line, weights, run, model.
 template <class T, class Given>
 void resolve(const Options& o, std::string_view name, T& value,
@@ -142,10 +152,15 @@ void resolve(const Options& o, std::string_view name, T& value,
 FinishedPlace find_finished(const std::string& given) {
   if (names_public_weights(given)) return {.weights = given, .run = ""};
   std::error_code error;
-  const fs::file_status status = fs::status(given, error);
-  if (!fs::exists(status)) throw UserError(given + ": no such run folder or weights file");
+  const auto [path, key] = split_key(given);
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status))
+    throw UserError(given + ": no such run folder or weights file" + advice_for_weights(given));
   if (!fs::is_directory(status)) return {.weights = given, .run = ""};
-  const fs::path folder = fs::path(given + "/").parent_path(),
+  if (const std::string file = weights_file_in(path); !file.empty() && !there_is(path + "/last"))
+    return {.weights = file + (key.empty() ? "" : ":" + key), .run = ""};
+  if (!key.empty()) throw UserError(given + ": a run's weights have no parts with names");
+  const fs::path folder = fs::path(path + "/").parent_path(),
                  above = (folder / "..").lexically_normal();
   if (there_is(folder / "weights.safetensors"))
     return {.weights = weights_in(folder),
@@ -170,7 +185,7 @@ TrainedModel open_trained_model(const CommandLine& line, const FinishedOptions& 
   Options& o = m.options = std::move(run.options);
   m.run_batch = run.batch;
   m.run_device = run.device;
-  m.file = read_weights_file(m.place.weights);
+  m.file = read_weights_file(m.place.weights, [&] { return tensors_of_model(o, own.model); });
   const WeightsInfo info = weights_info(m.file, m.place.weights);
   m.model = load_model_config(model_of(m.place, info, o, own.model));
   o.model = m.model.name;

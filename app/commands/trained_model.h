@@ -27,8 +27,8 @@ constexpr OptionRow finished_row = {
     .field = field<&S::finished, S>,
     .help =
         "a run's folder for its last checkpoint, RUN/best for its best one, or a .safetensors "
-        "or .pth file, ours, timm's or torchvision's, or timm/NAME or torchvision/NAME (weights "
-        "list). For a run with --ema, the average of the weights",
+        "or .pth file, ours, timm's or torchvision's (FILE:KEY: that part of it), or timm/NAME or "
+        "torchvision/NAME (weights list). For a run with --ema, the average of the weights",
     .positional = true};
 template <class S>
 constexpr OptionRow finished_model_row = {

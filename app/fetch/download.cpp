@@ -185,13 +185,6 @@ bool wait_for_lock(const Download& d, PartialFile& file) {
 
 }  // namespace
 
-std::string sha256_of(const std::string& path) {
-  const ProgramEnd end = run_to_end(
-      {"sha256sum"}, [] { return true; }, path);
-  if (end.code != 0) throw RunError("sha256sum: " + end.output);
-  return end.output.substr(0, end.output.find(' '));
-}
-
 std::optional<std::string> download(const Download& d,
                                     const std::function<void(uint64_t)>& progress) {
   PartialFile file(d.path);
@@ -217,7 +210,7 @@ std::optional<std::string> download(const Download& d,
     if (d.check) d.check();
   } catch (const UserError& e) {
     file.empty();
-    throw TransferError(d.url + ": " + e.what());
+    throw UserError(d.url + ": " + e.what());
   }
   unlink(file.headers().c_str());
   if (!d.into.empty()) file.rename_to(d.into);

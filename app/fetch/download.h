@@ -21,7 +21,7 @@ struct Download {
   // The complete file's name; waits for another process that is downloading it. Empty: the file
   // stays at `path`, and another process there is an error.
   std::string into = {};
-  // Throws UserError if the complete file is unusable.
+  // Throws UserError if the complete file is unusable; download() then does, too.
   std::function<void()> check = {};
 };
 // Returns the complete file's SHA-256, which begins with Download::sha256, or nothing after a stop
@@ -30,7 +30,5 @@ struct Download {
 // with the bytes so far.
 std::optional<std::string> download(const Download&,
                                     const std::function<void(uint64_t bytes)>& progress);
-// The checksum of a file on this machine.
-std::string sha256_of(const std::string& path);
 
 }  // namespace bv

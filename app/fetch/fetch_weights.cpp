@@ -9,7 +9,12 @@
 #include "base/files/file_io.h"
 #include "base/text.h"
 #include "engine/console/progress_line.h"
-#include "engine/files/torch/torch_file.h"
+#include "engine/files/weights.h"
+#include "engine/options/model_config.h"
+#include "engine/weights/model_tensors.h"
+#include "engine/weights/tensor_file.h"
+#include "engine/weights/weights_cache.h"
+#include "models/family.h"
 
 namespace bv {
 namespace {
@@ -32,17 +37,37 @@ std::string url_of(const PublicWeights& w, std::string mirror) {
   return mirror.empty() ? w.url() : mirror + w.path;
 }
 
-size_t tensors_in(const std::string& path) { return read_tensor_file(path).tensors.size(); }
+// Reads the file and compares its tensors with those of the model that it is for. Returns their
+// number.
+size_t check_tensors(const PublicWeights& w, const std::string& path) {
+  const ModelConfig model = load_model_config(*w.info.model);
+  TensorFile file = read_tensor_file(path);
+  const size_t tensors = file.tensors.size();
+  std::vector<std::string> heads;  // a file without a head needs none
+  if (w.outputs == 0)
+    for (const std::string& head : model.family->heads(model.sizes))
+      heads.insert(heads.end(), {head + ".weight", head + ".bias"});
+  const ModelSizes sizes = {.image_size = w.info.image_size.value_or(0),
+                            .patch_size = w.info.patch_size.value_or(0),
+                            .classes = w.outputs ? w.outputs : 2,
+                            .representation_size = representation_size(file)};
+  try {
+    fit_weights(std::move(file), path, parameter_shapes(model, sizes), heads);
+  } catch (const UserError& e) {
+    throw UserError("not " + w.name + ", which is a " + model.name + ": " + e.what());
+  }
+  return tensors;
+}
 
 // Checks a file that was there before this command.
-void check_old(const PublicWeights& w, FetchedWeights& there) try {
-  there.sha256 = sha256_of(there.path);
-  if (!there.sha256.starts_with(w.sha256))
-    throw UserError(there.path + ": its SHA-256 is " + there.sha256 + ", not " + w.sha256 +
-                    (w.verified() ? "" : "..."));
-  there.tensors = tensors_in(there.path);
-} catch (const UserError& e) {
-  throw RunError(std::string(e.what()) + "; delete it and fetch it again");
+void check_old(const PublicWeights& w, FetchedWeights& there) {
+  there.sha256 = checked_sha256(w, there.path);
+  try {
+    there.tensors = check_tensors(w, there.path);
+  } catch (const UserError& e) {
+    throw UserError(std::string(e.what()) + "; delete it and run ./launcher weights fetch " +
+                    w.name);
+  }
 }
 
 }  // namespace
@@ -71,7 +96,7 @@ std::optional<FetchedWeights> fetch_weights(const PublicWeights& w, const fs::pa
   const std::string part = path + ".part";
   const Download download_of_it = {
       .url = url, .sha256 = w.sha256, .path = part, .into = path, .check = [&] {
-        result.tensors = tensors_in(part);
+        result.tensors = check_tensors(w, part);
       }};
   ProgressLine progress;
   const auto show = [&](uint64_t bytes) {
@@ -85,11 +110,15 @@ std::optional<FetchedWeights> fetch_weights(const PublicWeights& w, const fs::pa
     result.sha256 = *sha256;
   } catch (const TransferError& e) {
     throw RunError(std::string(e.what()) + "; by hand: put " + w.url() + " at " + path);
+  } catch (const WriteError& e) {
+    const std::string line = std::string(e.what()) + "; --cache DIR names another folder";
+    if (e.disk_full()) throw RunError(line);
+    throw UserError(line);  // a folder that is read-only, or no folder
   } catch (const RunError& e) {
     throw RunError(std::string(e.what()) + "; --cache DIR names another folder");
   }
   result.downloaded = result.tensors > 0;
-  if (!result.downloaded) result.tensors = tensors_in(path);
+  if (!result.downloaded) result.tensors = check_tensors(w, path);
   return result;
 }
 

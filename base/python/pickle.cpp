@@ -18,7 +18,7 @@ constexpr size_t max_values = size_t{4} << 20;
 const char* kind_name(PickleValue::Kind kind) {
   constexpr const char* names[] = {"None",     "a truth value", "a number", "a number", "a text",
                                    "a tuple",  "a list",        "a dict",   "a name",   "a dtype",
-                                   "an array", "a storage",     "a tensor"};
+                                   "an array", "a storage",     "a tensor", "an object"};
   return names[kind];
 }
 
@@ -58,9 +58,7 @@ uint64_t PickleReader::number(size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) value |= uint64_t{static_cast<uint8_t>(found[i])} << (8 * i);
   return value;
 }
-int64_t PickleReader::long_number() {
-  const uint64_t bytes = number(1);
-  if (bytes > 8) refuse_here("a number of " + std::to_string(bytes) + " bytes");
+int64_t PickleReader::long_number(uint64_t bytes) {
   uint64_t value = number(bytes);
   if (bytes > 0 && bytes < 8 && value >> (8 * bytes - 1)) value |= ~uint64_t{0} << (8 * bytes);
   return static_cast<int64_t>(value);
@@ -72,15 +70,19 @@ std::string_view PickleReader::line() {
   return {reinterpret_cast<const char*>(file_.data()) + begin, next_ - 1 - begin};
 }
 
-uint32_t PickleReader::push(PickleValue value) {
+uint32_t PickleReader::add(PickleValue value) {
   if (out_.values_.size() == max_values)
     refuse("has more than " + std::to_string(max_values) + " values");
-  stack_.push_back(static_cast<uint32_t>(out_.values_.size()));
   out_.values_.push_back(std::move(value));
+  return static_cast<uint32_t>(out_.values_.size() - 1);
+}
+uint32_t PickleReader::push(PickleValue value) {
+  stack_.push_back(add(std::move(value)));
   return stack_.back();
 }
 void PickleReader::push_tuple(std::vector<uint32_t> items) {
-  push({.kind = Kind::tuple, .items = std::move(items)});
+  const bool of_tensor = std::ranges::any_of(items, [&](uint32_t id) { return is_of_tensor(id); });
+  push({.kind = Kind::tuple, .of_tensor = of_tensor, .items = std::move(items)});
 }
 uint32_t PickleReader::pop() {
   if (stack_.size() <= (marks_.empty() ? 0 : marks_.back()))
@@ -101,14 +103,16 @@ std::vector<uint32_t> PickleReader::pop_to_mark() {
   marks_.pop_back();
   return items;
 }
-PickleValue& PickleReader::top(Kind kind) {
+PickleValue& PickleReader::top() {
   const uint32_t id = pop();
   stack_.push_back(id);
-  if (value(id).kind != kind) refuse_here(std::string("items for ") + kind_name(value(id).kind));
   return value(id);
 }
 void PickleReader::extend(Kind kind, const std::vector<uint32_t>& items) {
-  std::vector<uint32_t>& all = top(kind).items;
+  PickleValue& of = top();
+  if (of.kind == Kind::object) return;
+  if (of.kind != kind) refuse_here(std::string("items for ") + kind_name(of.kind));
+  std::vector<uint32_t>& all = of.items;
   if (kind == Kind::dict && items.size() % 2 != 0) refuse_here("a key without its value");
   all.insert(all.end(), items.begin(), items.end());
 }
@@ -118,12 +122,13 @@ void PickleReader::put(uint64_t number) {
   stack_.push_back(id);
   memo_[number] = id;
 }
-// Refuses a second use of a list or dict, so that none can contain itself.
+// Refuses a second use of a list or dict, so that none can contain itself. Beside inert objects it
+// may; who reads such a file follows no more than a few levels.
 void PickleReader::get(uint64_t number) {
   const auto found = memo_.find(number);
   if (found == memo_.end()) refuse_here("a reference to a value that was never stored");
   const Kind kind = value(found->second).kind;
-  if (kind == Kind::list || kind == Kind::dict)
+  if (!kind_.inert_objects && (kind == Kind::list || kind == Kind::dict))
     refuse_here(std::string(kind_name(kind)) + " that is used twice");
   stack_.push_back(found->second);
 }
@@ -134,7 +139,10 @@ void PickleReader::push_name(std::string_view module, std::string_view name) {
       push({.kind = Kind::name, .number = static_cast<int64_t>(i)});
       return;
     }
-  refuse_here("the name " + printable(std::string(module) + "." + std::string(name), 100));
+  if (!kind_.inert_objects)
+    refuse_here("the name " + printable(std::string(module) + "." + std::string(name), 100));
+  const uint32_t first = add({.kind = Kind::text, .bytes = module});
+  push_object(first, add({.kind = Kind::text, .bytes = name}), false);
 }
 bool PickleReader::is_name(uint32_t id, size_t name) const {
   const PickleValue& value = out_.values_[id];
@@ -155,9 +163,11 @@ std::string_view PickleReader::keep(std::string bytes) {
 
 void PickleReader::call() {
   const uint32_t given = pop(), callee = pop();
-  if (value(callee).kind != Kind::name)
-    refuse_here(std::string("a call of ") + kind_name(value(callee).kind));
-  kind_.call(*this, static_cast<size_t>(value(callee).number), given);
+  const PickleValue& called = value(callee);
+  if (called.kind == Kind::name)
+    return kind_.call(*this, static_cast<size_t>(called.number), given);
+  if (called.kind != Kind::object) refuse_here(std::string("a call of ") + kind_name(called.kind));
+  push_object(called.items[0], called.items[1], is_of_tensor(given));
 }
 void PickleReader::build() {
   const uint32_t state = pop(), object = pop();
@@ -196,7 +206,7 @@ void PickleReader::step(uint64_t op) {
     case 'J':
       return push_number(static_cast<int32_t>(number(4)));
     case 0x8a:  // LONG1
-      return push_number(long_number());
+      return push_long(number(1));
     case 'G':  // BINFLOAT; its value is dropped, since no tensor or pixel depends on one
       taken(8);
       push({.kind = Kind::real});
@@ -262,6 +272,7 @@ void PickleReader::step(uint64_t op) {
     case 'b':
       return build();
     default: {
+      if (kind_.inert_objects && step_of_objects(op)) return;
       char text[32];
       std::snprintf(text, sizeof text, "instruction 0x%02x", static_cast<unsigned>(op));
       refuse_here(text);

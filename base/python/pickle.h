@@ -1,7 +1,7 @@
 // Python's pickle format, protocols 2 to 5, for files of plain values: dictionaries, lists, tuples,
 // text and bytes, numbers, and the values that a PickleKind adds. A pickle is a program that may
 // call any Python function. This reader maps the names that a PickleKind lists to its C++ handlers,
-// refuses every other name and instruction, and runs no Python.
+// refuses every other name and instruction, or makes inert objects of them, and runs no Python.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,14 +27,18 @@ struct PickleValue {
     dtype,
     array,
     storage,
-    tensor
+    tensor,
+    object
   };
   Kind kind = none;
-  bool complete = false;             // array: its bytes have been read
-  int64_t number = 0;                // truth, integer; name: index into PickleKind::names
-  std::string_view bytes = {};       // text (or bytes), array
-  std::vector<uint32_t> items = {};  // tuple, list, storage, tensor; dict: key, value, key, value
-  std::vector<int64_t> shape = {};   // array
+  bool complete = false;        // array: its bytes have been read
+  bool of_tensor = false;       // tuple, object: made from a tensor or a storage
+  int64_t number = 0;           // truth, integer; name: index into PickleKind::names
+  std::string_view bytes = {};  // text (or bytes), array
+  // tuple, list, storage, tensor; dict: key, value, key, value; object: the module and the name of
+  // what made it
+  std::vector<uint32_t> items = {};
+  std::vector<int64_t> shape = {};  // array
 };
 const char* kind_name(PickleValue::Kind);
 
@@ -53,6 +57,9 @@ struct PickleKind {
   void (*call)(PickleReader&, size_t name, uint32_t arguments);
   void (*build)(PickleReader&, uint32_t object, uint32_t state);
   void (*persistent)(PickleReader&, uint32_t id) = nullptr;
+  // Names that aren't listed, and whatever they are called with, become objects without contents:
+  // a file may then have values that its reader never looks at.
+  bool inert_objects = false;
 };
 
 class Pickle {
@@ -70,6 +77,8 @@ class Pickle {
   // A member of the root, or of `of`; null if that isn't a dict or lacks the key.
   const PickleValue* member(std::string_view key) const { return member(root(), key); }
   const PickleValue* member(const PickleValue& of, std::string_view key) const;
+  // "argparse.Namespace", printable.
+  std::string name_of_object(const PickleValue&) const;
 
  private:
   friend class PickleReader;

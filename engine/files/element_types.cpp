@@ -37,7 +37,12 @@ constexpr ElementType types[] = {{"F64", 8, read_converted<double, to_float>},
                                  {"F32", 4, read_f32},
                                  {"F16", 2, read_converted<_Float16, to_float>},
                                  {"BF16", 2, read_converted<uint16_t, from_bf16>},
-                                 {"I64", 8, read_converted<int64_t, to_float>}};
+                                 {"I64", 8, read_converted<int64_t, to_float>},
+                                 {"I32", 4, read_converted<int32_t, to_float>},
+                                 {"I16", 2, read_converted<int16_t, to_float>},
+                                 {"I8", 1, read_converted<int8_t, to_float>},
+                                 {"U8", 1, read_converted<uint8_t, to_float>},
+                                 {"BOOL", 1, read_converted<uint8_t, to_float>}};
 
 }  // namespace
 

@@ -21,8 +21,12 @@ struct HostTensor {
 using Tensors = std::map<std::string, HostTensor>;  // by name
 
 struct TensorFile {
-  std::map<std::string, std::string> metadata;
-  Tensors tensors;
+  std::map<std::string, std::string> metadata = {};
+  Tensors tensors = {};
+  // A file may have several dictionaries of tensors (torch_file.h):
+  std::string taken = {};               // the key of the one that was read: "state_dict"
+  std::vector<std::string> also = {};   // keys of others that fit the model as well
+  std::vector<std::string> found = {};  // all: "state_dict (152 tensors)"
 };
 
 // A tensor to be written; its memory belongs to the caller.

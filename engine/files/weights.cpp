@@ -18,10 +18,12 @@ class Listing {
     ++count_;
   }
   std::string text(const std::string& kind) const {
-    if (count_ == 0) return "";
-    const std::string rest = count_ > max ? " and " + std::to_string(count_ - max) + " more" : "";
-    return "; " + kind + ": " + text_ + rest;
+    return count_ == 0 ? "" : "; " + kind + ": " + items();
   }
+  std::string items() const {
+    return text_ + (count_ > max ? " and " + std::to_string(count_ - max) + " more" : "");
+  }
+  size_t count() const { return count_; }
 
  private:
   static constexpr size_t max = 5;
@@ -113,7 +115,7 @@ class Fitting {
     // PyTorch's batch norms count their batches; the count is not used here.
     std::erase_if(file_.tensors,
                   [](const auto& t) { return t.first.ends_with(".num_batches_tracked"); });
-    strip_prefixes();
+    strip_prefix();
     swap_heads();
     for (const ParameterShape& p : parameters_)
       if (std::ranges::find(result_.fresh, p.name) == result_.fresh.end()) fit(p);
@@ -123,26 +125,71 @@ class Fitting {
     }
     const std::string misfits = missing_.text("missing") + extra_.text("extra") +
                                 other_.text("wrong shape") + broken_.text("not finite") + advice_;
-    if (!misfits.empty()) throw UserError(path_ + ": these weights don't fit the model" + misfits);
+    if (!misfits.empty())
+      throw UserError(path_ + ": these weights don't fit the model" + misfits + dictionaries());
     std::string note = "weights: " + path_ + ", " + std::to_string(result_.tensors.size()) +
-                       " of " + std::to_string(parameters_.size()) + " tensors";
+                       " of " + std::to_string(parameters_.size()) + " tensors" + others();
     for (const std::string& change : changes_) note += ", " + change;
     result_.note = note;
     return std::move(result_);
   }
 
  private:
-  // Strips the prefixes that DistributedDataParallel, torch.compile and Lightning add to names.
-  void strip_prefixes() {
-    for (const std::string prefix : {"module.", "model.", "_orig_mod.", "module."}) {
-      const auto has_it = [&](const auto& tensor) { return tensor.first.starts_with(prefix); };
-      if (file_.tensors.empty() || !std::ranges::all_of(file_.tensors, has_it)) continue;
-      Tensors tensors;
-      for (auto& [name, tensor] : file_.tensors)
-        tensors[name.substr(prefix.size())] = std::move(tensor);
-      file_.tensors = std::move(tensors);
-      changes_.push_back("names without " + prefix);
-    }
+  // The file's other dictionaries, for a message.
+  std::string dictionaries() const {
+    return file_.found.empty() ? ""
+                               : "; the file has " + join(file_.found, ", ") +
+                                     (file_.taken.empty() ? "" : ", of which this is " + taken()) +
+                                     "; " + shell_word(path_ + ":NAME") + " takes another";
+  }
+  std::string taken() const { return printable(file_.taken); }
+  // Which of several dictionaries that fit was taken, and how to get another.
+  std::string others() const {
+    if (file_.also.empty()) return "";
+    std::vector<std::string> names;
+    for (const std::string& key : file_.also) names.push_back(shell_word(path_ + ":" + key));
+    return ", from its " + (file_.taken.empty() ? "outermost names" : taken()) + " (" +
+           join(std::span(names).first(std::min<size_t>(names.size(), 3)), " or ") +
+           " takes the other)";
+  }
+
+  // The prefix before most of the model's names is removed; the wrapper's own names lack it. Names
+  // of the model that lack it, as a head beside a backbone, are taken as they are.
+  void strip_prefix() {
+    const std::string prefix = prefix_of_names();
+    if (prefix.empty()) return;
+    Tensors inner, outer;
+    for (auto& [name, tensor] : file_.tensors)
+      if (name.starts_with(prefix))
+        inner[name.substr(prefix.size())] = std::move(tensor);
+      else
+        outer[name] = std::move(tensor);
+    Listing left_out;
+    for (auto& [name, tensor] : outer)
+      if (!is_parameter(name) || !inner.try_emplace(name, std::move(tensor)).second)
+        left_out.add(printable(name));
+    file_.tensors = std::move(inner);
+    changes_.push_back("names without " + printable(prefix));
+    if (left_out.count() > 0)
+      changes_.push_back(left_out.items() + (left_out.count() == 1 ? " is" : " are") + " left out");
+  }
+
+  std::string prefix_of_names() const {
+    PrefixVotes votes(parameters_);
+    for (const auto& [name, tensor] : file_.tensors) votes.add(name, tensor.shape);
+    const std::vector<PrefixVote> best = votes.best();
+    if (best.empty()) return "";
+    if (best.size() == 1) return best[0].prefix;
+    std::vector<std::string> ways;
+    for (const PrefixVote& vote : best)
+      if (!vote.prefix.empty())
+        ways.push_back(shell_word(path_ + ":" + vote.prefix.substr(0, vote.prefix.size() - 1)));
+    throw UserError(path_ + ": has the model " + std::to_string(best.size()) +
+                    " times, under different prefixes; give " + join(ways, " or "));
+  }
+
+  bool is_parameter(const std::string& name) const {
+    return std::ranges::find(parameters_, name, &ParameterShape::name) != parameters_.end();
   }
 
   bool is_head(const std::string& name) const {

@@ -6,15 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/files/names/weight_names.h"
 #include "engine/files/safetensors.h"
 #include "engine/options/choices.h"
 
 namespace bv {
-
-struct ParameterShape {
-  std::string name;
-  std::vector<int64_t> shape;
-};
 
 // Metadata of a weights file; files from other programs may lack any of it.
 struct WeightsInfo {
@@ -42,7 +38,8 @@ struct FitResult {
 };
 // `heads`: names of the classifier ("head.weight", "head.bias"). "pos_embed" [1, 1 + G*G, C] (2 +
 // G*G with a "dist_token") is resized like timm's resample_abs_pos_embed if the grid differs.
-// Wrapper prefixes shared by all names are removed. Throws UserError listing the tensors that are
+// The prefix that most of the model's names have is removed; what has no prefix and is not the
+// model's is left out, and the note names it. Throws UserError listing the tensors that are
 // missing, extra, of a different shape or not finite.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,

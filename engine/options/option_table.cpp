@@ -156,9 +156,11 @@ constexpr OptionRow model_rows[] = {
      "recipe's for this kind of data",
      between(1, 1024)},
     {"weights", "FILE", of<&O::weights>,
-     "start from this .safetensors or .pth file, or from public weights by name, timm/NAME or "
-     "torchvision/NAME (weights list, weights fetch); a different number of classes or image size "
-     "is handled; none: from random weights, whatever --recipe says",
+     "start from this .safetensors or .pth file (FILE:KEY: from that part of it, like "
+     "state_dict_ema), or from public weights by name, timm/NAME or torchvision/NAME (weights "
+     "list, "
+     "weights fetch); a different number of classes or image size is handled; none: from random "
+     "weights, whatever --recipe says",
      any, weights_path},
     {"representation_size", "N", of<&O::representation_size>,
      "a linear layer of N features with tanh before a ViT's head, as in the first ViTs; 0: none",

@@ -12,6 +12,7 @@
 #include "engine/setup/image_lists.h"
 #include "engine/setup/starting_weights.h"
 #include "engine/training/schedule.h"
+#include "engine/weights/model_tensors.h"
 #include "models/family.h"
 
 namespace bv {
@@ -277,13 +278,6 @@ Setup::Setup() = default;
 Setup::Setup(Setup&&) noexcept = default;
 Setup& Setup::operator=(Setup&&) noexcept = default;
 Setup::~Setup() = default;
-
-std::vector<ParameterShape> parameter_shapes(const Graph& graph) {
-  std::vector<ParameterShape> shapes;
-  for (const auto* infos : {&graph.parameters(), &graph.buffers()})
-    for (const ParameterInfo& p : *infos) shapes.push_back({p.name, p.shape});
-  return shapes;
-}
 
 Graph build_graph(const Options& o, const ModelConfig& m, DataKind kind, DType dtype,
                   int local_batch, size_t classes, int replicas) try {

@@ -72,7 +72,4 @@ Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local
 Graph graph_in(const Setup&, DType, int micro_batch);
 Micro micro_of(const Options&, const ModelConfig&);
 
-// Names and shapes of the tensors in a weights file of this graph's model.
-std::vector<ParameterShape> parameter_shapes(const Graph&);
-
 }  // namespace bv

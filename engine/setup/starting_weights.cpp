@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "engine/files/checkpoint.h"
 #include "engine/options/weights_name.h"
+#include "engine/weights/hub_names.h"
+#include "engine/weights/model_tensors.h"
 #include "engine/weights/weights_cache.h"
 
 namespace bv {
@@ -15,7 +17,7 @@ namespace {
 void refuse_folder(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (!fs::is_directory(path, error)) return;
+  if (!fs::is_directory(path, error) || !weights_file_in(path).empty()) return;
   std::vector<std::string> files;
   for (const char* file : {"best/ema.safetensors", "best/weights.safetensors",
                            "last/weights.safetensors", "weights.safetensors"})
@@ -36,13 +38,19 @@ constexpr const char* or_random = "; --weights none starts from random ones";
 std::pair<TensorFile, WeightsInfo> read_starting_weights(const Options& o,
                                                          const ModelConfig& model) {
   if (o.weights.empty() || (!o.resume.empty() && has_checkpoint(o.out))) return {};
-  if (!names_public_weights(o.weights)) refuse_folder(o.weights);
+  if (!names_public_weights(o.weights)) refuse_folder(split_key(o.weights).path);
   const bool from_recipe = o.source("weights") == Source::named_recipe;
   std::error_code error;
-  if (from_recipe && !names_public_weights(o.weights) && !std::filesystem::exists(o.weights, error))
+  if (from_recipe && !names_public_weights(o.weights) &&
+      !std::filesystem::exists(split_key(o.weights).path, error))
     throw UserError("the recipe's weights, " + o.weights + ", aren't here; ./launcher recipes " +
                     o.recipe + " says where they are from" + or_random);
-  TensorFile file = read_weights_file(o.weights, from_recipe ? or_random : "");
+  const auto tensors = [&] {
+    return parameter_shapes(model, {.image_size = o.image_size.value_or(0),
+                                    .patch_size = o.patch_size.value_or(0),
+                                    .representation_size = o.representation_size});
+  };
+  TensorFile file = read_weights_file(o.weights, tensors, from_recipe ? or_random : "");
   WeightsInfo info = weights_info(file, o.weights);
   if (info.model && *info.model != model.name)
     throw UserError(o.weights + ": weights of " + *info.model + ", not of " + model.name);

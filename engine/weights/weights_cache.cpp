@@ -3,9 +3,11 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/other_program.h"
 #include "base/text.h"
-#include "engine/files/torch/torch_file.h"
 #include "engine/options/weights_name.h"
+#include "engine/weights/hub_names.h"
+#include "engine/weights/tensor_file.h"
 
 namespace bv {
 
@@ -30,7 +32,14 @@ fs::path weights_cache() {
 }
 
 std::string path_of_weights(const std::string& given, const std::string& otherwise) {
-  if (!names_public_weights(given)) return given;
+  if (!names_public_weights(given)) {
+    const std::string path = split_key(given).path;
+    std::error_code error;
+    if (!fs::exists(path, error))
+      throw UserError(given + ": no such file" + advice_for_weights(given) + otherwise);
+    const std::string inside = fs::is_directory(path, error) ? weights_file_in(path) : "";
+    return inside.empty() ? path : inside;
+  }
   const PublicWeights w = find_public_weights(given);
   const std::string path = weights_cache() / w.file;
   std::error_code error;
@@ -39,10 +48,24 @@ std::string path_of_weights(const std::string& given, const std::string& otherwi
                   ", or put " + w.url() + " at " + path + otherwise);
 }
 
-TensorFile read_weights_file(const std::string& given, const std::string& otherwise) {
+std::string checked_sha256(const PublicWeights& w, const std::string& path) {
+  const std::string sha256 = sha256_of(path);
+  if (!sha256.starts_with(w.sha256))
+    throw UserError(path + ": its SHA-256 is " + sha256 + ", not " + w.sha256 +
+                    (w.verified() ? "" : "...") + "; delete it and run ./launcher weights fetch " +
+                    w.name);
+  return sha256;
+}
+
+TensorFile read_weights_file(const std::string& given, const ListParameters& model,
+                             const std::string& otherwise) {
   const std::string path = path_of_weights(given, otherwise);
-  TensorFile file = read_tensor_file(path);
-  if (path != given) file.metadata.merge(weights_metadata(find_public_weights(given).info));
+  if (!names_public_weights(given))
+    return read_tensor_file(path, {.key = split_key(given).key, .model = model});
+  const PublicWeights w = find_public_weights(given);
+  if (!w.sha256.empty()) checked_sha256(w, path);
+  TensorFile file = read_tensor_file(path, {.key = "", .model = model});
+  file.metadata.merge(weights_metadata(w.info));
   return file;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "engine/files/torch/torch_file.h"
 #include "engine/files/weights.h"
 #include "engine/options/config.h"
+#include "engine/weights/foreign_file.h"
+#include "engine/weights/shards.h"
 #include "tests/engine/weights/torch_archive.h"
 #include "tests/files.h"
 #include "tests/fuzz/mutate.h"
@@ -100,8 +103,9 @@ class Fuzzer {
       case 7:
         return folder(number, mutator);
       case 8:
-      case 9:
         return config(number, mutator);
+      case 9:
+        return mutator.one_in(2) ? config(number, mutator) : index(number, mutator);
     }
   }
 
@@ -170,7 +174,7 @@ class Fuzzer {
 
   // Damages the pickle in an intact archive of torch.save, or the archive itself.
   std::string torch_weights(uint64_t number, Mutator& m) {
-    TorchArchive archive{.members = {{"w/data.pkl", pickle_},
+    TorchArchive archive{.members = {{"w/data.pkl", m.one_in(2) ? pickle_ : checkpoint_},
                                      {"w/byteorder", "little"},
                                      {"w/data/0", std::string(24, '\x3c')},
                                      {"w/data/1", std::string(16, '\x3c')}},
@@ -186,9 +190,29 @@ class Fuzzer {
                              little_endian(8, 8) + archive.members[3].second});
     if (!whole) m.damage(file);
     return watched(number, file.size(), tree_factor, [&] {
-      TensorFile parsed = parse_torch_file(std::as_bytes(std::span(file)), "mutant");
+      about_foreign_file(std::string_view(file).substr(0, 512), "mutant");
+      TensorFile parsed = parse_torch_file(
+          std::as_bytes(std::span(file)), "mutant",
+          {.key = m.one_in(4) ? "ema" : "", .model = [this] { return parameters_; }});
       check_sizes(parsed);
       fit_weights(std::move(parsed), "mutant", parameters_, {"head.weight", "head.bias"});
+    });
+  }
+
+  // An index of shards; the files that it may name are those of the checkpoint.
+  std::string index(uint64_t number, Mutator& m) {
+    std::string text =
+        R"({"metadata": {"total_size": 8}, "weight_map": {"a": "weights.safetensors",)"
+        R"( "b": "state.safetensors", "c.d": "weights.safetensors"}})";
+    m.one_in(3) ? m.change_number(text) : m.damage(text);
+    return watched(number, text.size(), tree_factor, [&] {
+      read_shards(text, folder_ / "last/index.json", [&](const std::string& path) {
+        if (std::filesystem::path(path).parent_path() != folder_ / "last")
+          throw std::runtime_error("a shard elsewhere: " + path);
+        TensorFile file;
+        file.tensors["a"] = file.tensors["c.d"] = {.shape = {1}, .data = {1}};
+        return file;
+      });
     });
   }
 
@@ -262,15 +286,27 @@ class Fuzzer {
   uint64_t accepted_ = 0;
   std::string weights_, optimizer_, state_;
   std::vector<std::string> files_, configs_;
-  const std::string pickle_ = state_dict(
-      {{.name = "cls_token", .elements = 6, .sizes = {1, 1, 2}, .strides = {2, 2, 1}},
-       {.name = "head.weight", .elements = 6, .offset = 2, .sizes = {2, 2}, .strides = {1, 2}},
-       {.name = "h",
-        .type = "HalfStorage",
-        .key = "1",
-        .elements = 8,
-        .sizes = {2, 4},
-        .strides = {4, 1}}});
+  const std::vector<TorchTensor> torch_tensors_ = {
+      {.name = "cls_token", .elements = 6, .sizes = {1, 1, 2}, .strides = {2, 2, 1}},
+      {.name = "head.weight", .elements = 6, .offset = 2, .sizes = {2, 2}, .strides = {1, 2}},
+      {.name = "h",
+       .type = "HalfStorage",
+       .key = "1",
+       .elements = 8,
+       .sizes = {2, 4},
+       .strides = {4, 1}}};
+  const std::string pickle_ = state_dict(torch_tensors_);
+  // As trainers save it: two dictionaries, and objects by every instruction that makes one.
+  const std::string checkpoint_ =
+      "\x80\4}(" + pickled("model") + state_dict(torch_tensors_).substr(2, pickle_.size() - 3) +
+      "q\1" + pickled("ema") + "}(" + pickled("module.cls_token") + torch_tensors_[0].value() +
+      "u" + pickled("again") + "h\1" + pickled("args") + "cargparse\nNamespace\n)\x81}" +
+      pickled("lr") + "K\1sb" + pickled("q") + "cx\nq\n(" + torch_tensors_[1].storage() + "tR" +
+      pickled("d") +
+      "ccollections\ndeque\n)R(K\1K\2e\x8f(K\1\x90(K\2\x91\x86(cx\nOld\nK\1o(K\1ix\nOld\n0cx\nC\n)}"
+      "\x92"
+      "0\x8a\x10" +
+      std::string(16, '\x7f') + "0(K\2" + "1" + "u.";
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "engine/files/torch/state_dict.h"
 
 #include <map>
+#include <utility>
 
 #include "base/files/file.h"
 #include "base/text.h"
+#include "engine/files/torch/dictionaries.h"
 
 namespace bv {
 namespace {
@@ -18,19 +20,15 @@ class StateDict {
   StateDict(const Pickle& pickle, const ReadBytes& read, const FindStorage& find)
       : pickle_(pickle), read_(read), find_(find) {}
 
-  TensorFile read() {
-    const PickleValue* weights = &pickle_.root();
-    for (const char* name : {"state_dict", "model"})
-      if (const PickleValue* inner = pickle_.member(name); inner && inner->kind == Kind::dict) {
-        weights = inner;
-        break;
-      }
-    TensorFile file;
-    if (weights->kind == Kind::dict)
-      for (size_t i = 0; i + 1 < weights->items.size(); i += 2)
-        if (pickle_.item(*weights, i + 1).kind == Kind::tensor)
-          add(file, pickle_.item(*weights, i), pickle_.item(*weights, i + 1));
-    if (file.tensors.empty()) throw FileError("no state dict: it has no named tensors");
+  TensorFile read(const TensorChoice& choice) {
+    ChosenDictionary chosen = choose_dictionary(pickle_, choice.key, choice.model);
+    TensorFile file{.taken = chosen.taken.key(),
+                    .also = std::move(chosen.also),
+                    .found = std::move(chosen.found)};
+    const PickleValue& weights = *chosen.taken.value;
+    for (size_t i = 0; i + 1 < weights.items.size(); i += 2)
+      if (stands_for_tensor(pickle_.item(weights, i + 1)))
+        add(file, pickle_.item(weights, i), pickle_.item(weights, i + 1));
     return file;
   }
 
@@ -56,6 +54,7 @@ class StateDict {
   Storage& storage_of(const PickleValue& value) {
     const std::string key(pickle_.item(value, StorageItems::key).bytes);
     const ElementType& type = element_type_of(pickle_.item(value, StorageItems::type));
+    if (!type.read) refuse("has elements of the type " + std::string(type.name));
     const uint64_t elements = size_of(pickle_.item(value, StorageItems::count));
     Storage& storage = storages_[key];
     if (!storage.type) {
@@ -107,6 +106,9 @@ class StateDict {
   void add(TensorFile& file, const PickleValue& key, const PickleValue& tensor) {
     if (key.kind != Kind::text) throw FileError("a tensor whose name is not text");
     name_ = printable(key.bytes);
+    if (tensor.kind == Kind::object)
+      refuse("is made by " + pickle_.name_of_object(tensor) + ", which can't be read; " +
+             torch_kind.advice);
     Storage& storage = storage_of(pickle_.item(tensor, TensorItems::storage));
     const uint64_t offset = size_of(pickle_.item(tensor, TensorItems::offset));
     const std::vector<Axis> axes = axes_of(tensor);
@@ -155,8 +157,9 @@ class StateDict {
 
 }  // namespace
 
-TensorFile read_state_dict(const Pickle& pickle, const ReadBytes& read, const FindStorage& find) {
-  return StateDict(pickle, read, find).read();
+TensorFile read_state_dict(const Pickle& pickle, const ReadBytes& read, const FindStorage& find,
+                           const TensorChoice& choice) {
+  return StateDict(pickle, read, find).read(choice);
 }
 
 }  // namespace bv

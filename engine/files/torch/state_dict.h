@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/files/names/weight_names.h"
 #include "engine/files/safetensors.h"
 #include "engine/files/torch/torch_pickle.h"
 
@@ -16,8 +17,9 @@ struct StoragePlace {
 // Finds a storage by its key, called once per key; nullopt: not in the file. May throw FileError.
 using FindStorage = std::function<std::optional<StoragePlace>(const std::string& key)>;
 
-// Reads the tensors of the root dict, or of its entry "state_dict" or "model". Every size is
-// checked before use. Throws FileError.
-TensorFile read_state_dict(const Pickle&, const ReadBytes&, const FindStorage&);
+// Reads the tensors of the dictionary that the choice, or the model, tells from others. Every size
+// is checked before use. Throws FileError.
+TensorFile read_state_dict(const Pickle&, const ReadBytes&, const FindStorage&,
+                           const TensorChoice&);
 
 }  // namespace bv

@@ -25,7 +25,7 @@ std::string prefix_in(const ZipArchive& archive) {
   throw FileError("a zip archive without a data.pkl, not a torch.save file");
 }
 
-TensorFile read_archive(const ReadBytes& read, uint64_t file_bytes) {
+TensorFile read_archive(const ReadBytes& read, uint64_t file_bytes, const TensorChoice& choice) {
   const ZipArchive archive(read, file_bytes);
   const std::string prefix = prefix_in(archive), order = prefix + "byteorder";
   if (archive.find(order)) {
@@ -33,13 +33,14 @@ TensorFile read_archive(const ReadBytes& read, uint64_t file_bytes) {
     if (std::string(word.begin(), word.end()) != "little") throw FileError(big_endian);
   }
   const Pickle pickle(archive.contents(prefix + "data.pkl", max_pickle_bytes), torch_kind);
-  return read_state_dict(pickle, read, [&](const std::string& key) -> std::optional<StoragePlace> {
+  const auto find = [&](const std::string& key) -> std::optional<StoragePlace> {
     const std::string name = prefix + "data/" + key;
     const ZipMember* const member = archive.find(name);
     if (!member) return {};
     archive.check(name);
     return StoragePlace{member->begin, member->bytes};
-  });
+  };
+  return read_state_dict(pickle, read, find, choice);
 }
 
 // A file written before PyTorch 1.6: pickles of a magic number, a version, the machine's types, the
@@ -48,7 +49,7 @@ class OldFile {
  public:
   OldFile(const ReadBytes& read, uint64_t bytes) : read_(read), bytes_(bytes) {}
 
-  TensorFile read() {
+  TensorFile read(const TensorChoice& choice) {
     constexpr uint64_t few = 1 << 16;
     constexpr int64_t version = 1001;
     at_ = magic.size();
@@ -60,10 +61,11 @@ class OldFile {
       throw FileError(big_endian);
     const Pickle object = next(max_pickle_bytes), keys = next(max_pickle_bytes);
     find_places(object, keys);
-    return read_state_dict(object, read_, [&](const std::string& key) {
+    const auto find = [&](const std::string& key) {
       const auto place = places_.find(key);
       return place == places_.end() ? std::nullopt : std::optional(place->second);
-    });
+    };
+    return read_state_dict(object, read_, find, choice);
   }
 
   static constexpr std::string_view magic =
@@ -81,10 +83,13 @@ class OldFile {
 
   void find_places(const Pickle& object, const Pickle& keys) {
     std::map<std::string_view, uint64_t> element_bytes;
-    for (const PickleValue& value : object.values())
-      if (value.kind == PickleValue::storage)
-        element_bytes[object.item(value, StorageItems::key).bytes] =
-            element_type_of(object.item(value, StorageItems::type)).bytes;
+    for (const PickleValue& value : object.values()) {
+      if (value.kind != PickleValue::storage) continue;
+      const PickleValue& type = object.item(value, StorageItems::type);
+      if (type.kind == PickleValue::object)
+        throw FileError("a storage of the unknown type " + object.name_of_object(type));
+      element_bytes[object.item(value, StorageItems::key).bytes] = element_type_of(type).bytes;
+    }
     if (keys.root().kind != PickleValue::list) throw FileError("it has no list of storages");
     for (size_t i = 0; i < keys.root().items.size(); ++i) {
       const PickleValue& key = keys.item(keys.root(), i);
@@ -110,55 +115,49 @@ class OldFile {
   std::map<std::string, StoragePlace> places_;  // by key
 };
 
-using Reader = TensorFile (*)(const ReadBytes&, uint64_t file_bytes);
+using Reader = TensorFile (*)(const ReadBytes&, uint64_t file_bytes, const TensorChoice&);
 constexpr size_t enough = OldFile::magic.size();
 
 // The reader for a file with these first bytes; null: it isn't torch.save's.
 Reader reader_for(std::string_view first) {
   if (first.starts_with("PK\3\4")) return read_archive;
   if (first.starts_with(OldFile::magic))
-    return [](const ReadBytes& read, uint64_t bytes) { return OldFile(read, bytes).read(); };
+    return [](const ReadBytes& read, uint64_t bytes, const TensorChoice& choice) {
+      return OldFile(read, bytes).read(choice);
+    };
   return nullptr;
 }
 
-// A .safetensors file begins with the header's length, 8 bytes; the header is a JSON object.
-bool begins_like_safetensors(std::string_view first) { return first.substr(0, 9).ends_with('{'); }
-
-TensorFile read_by(Reader reader, const ReadBytes& read, uint64_t bytes,
-                   const std::string& path) try {
+TensorFile read_by(Reader reader, const ReadBytes& read, uint64_t bytes, const std::string& path,
+                   const TensorChoice& choice) try {
   if (!reader) throw FileError("not a torch.save file");
-  return reader(read, bytes);
+  return reader(read, bytes, choice);
 } catch (const FileError& e) {
   throw UserError(path + ": " + e.what());
 }
 
 }  // namespace
 
-TensorFile parse_torch_file(std::span<const std::byte> file, const std::string& path) {
+TensorFile parse_torch_file(std::span<const std::byte> file, const std::string& path,
+                            const TensorChoice& choice) {
   const ReadBytes read = [file](uint64_t offset, std::span<std::byte> out) {
     if (!out.empty()) std::memcpy(out.data(), file.data() + offset, out.size());
   };
   const std::string_view first(reinterpret_cast<const char*>(file.data()),
                                std::min(file.size(), enough));
-  return read_by(reader_for(first), read, file.size(), path);
+  return read_by(reader_for(first), read, file.size(), path, choice);
 }
 
-TensorFile read_tensor_file(const std::string& path) {
-  std::string first;
-  {
-    const InputFile file(path);
-    first.resize(std::min<uint64_t>(file.size(), enough));
-    file.read(0, std::as_writable_bytes(std::span(first)));
-    const ReadBytes read = [&file](uint64_t offset, std::span<std::byte> out) {
-      file.read(offset, out);
-    };
-    if (const Reader reader = reader_for(first)) return read_by(reader, read, file.size(), path);
-  }
-  if ((path.ends_with(".pth") || path.ends_with(".pt")) && !begins_like_safetensors(first))
-    throw UserError(path +
-                    ": not a torch.save file in its default pickle protocol, 2, or cut short; save "
-                    "the state_dict again, or get the file again");
-  return read_safetensors(path);
+bool is_torch_file(std::string_view first) { return reader_for(first) != nullptr; }
+
+TensorFile read_torch_file(const std::string& path, const TensorChoice& choice) {
+  const InputFile file(path);
+  std::string first(std::min<uint64_t>(file.size(), enough), '\0');
+  file.read(0, std::as_writable_bytes(std::span(first)));
+  const ReadBytes read = [&file](uint64_t offset, std::span<std::byte> out) {
+    file.read(offset, out);
+  };
+  return read_by(reader_for(first), read, file.size(), path, choice);
 }
 
 }  // namespace bv

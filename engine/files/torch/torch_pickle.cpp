@@ -1,6 +1,7 @@
 #include "engine/files/torch/torch_pickle.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/python/pickle_reader.h"
 #include "base/text.h"
@@ -17,8 +18,30 @@ constexpr PickleKind::Name names[] = {{"collections", "OrderedDict"},
                                       {"torch", "FloatStorage"},
                                       {"torch", "HalfStorage"},
                                       {"torch", "BFloat16Storage"},
-                                      {"torch", "LongStorage"}};
-constexpr std::string_view element_types[] = {"F32", "F16", "BF16", "I64"};  // from first_storage
+                                      {"torch", "DoubleStorage"},
+                                      {"torch", "LongStorage"},
+                                      {"torch", "IntStorage"},
+                                      {"torch", "ShortStorage"},
+                                      {"torch", "CharStorage"},
+                                      {"torch", "ByteStorage"},
+                                      {"torch", "BoolStorage"},
+                                      {"torch", "ComplexFloatStorage"},
+                                      {"torch", "ComplexDoubleStorage"},
+                                      {"torch", "QInt8Storage"},
+                                      {"torch", "QUInt8Storage"},
+                                      {"torch", "QInt32Storage"},
+                                      {"torch", "UntypedStorage"},
+                                      {"torch.storage", "UntypedStorage"}};
+// The types of the names from first_storage on.
+constexpr std::string_view converted[] = {"F32", "F16", "BF16", "F64", "I64",
+                                          "I32", "I16", "I8",   "U8",  "BOOL"};
+// The types of the names after those; no tensor of a model here has them.
+constexpr ElementType others[] = {{"complex64", 8, nullptr}, {"complex128", 16, nullptr},
+                                  {"qint8", 1, nullptr},     {"quint8", 1, nullptr},
+                                  {"qint32", 4, nullptr},    {"untyped", 1, nullptr},
+                                  {"untyped", 1, nullptr}};
+constexpr ElementType unknown = {"unknown", 0, nullptr};
+static_assert(std::size(names) == first_storage + std::size(converted) + std::size(others));
 constexpr const char* torchs = "torch.save's";
 
 void require(PickleReader& in, uint32_t id, Kind kind) {
@@ -58,6 +81,7 @@ void call(PickleReader& in, size_t name, uint32_t given) {
 
 // A state dict has its modules' versions as an attribute, which is ignored.
 void build(PickleReader& in, uint32_t object, uint32_t state) {
+  if (in.value(object).kind == Kind::object) return in.push_again(object);
   if (in.value(object).kind != Kind::dict || in.value(state).kind != Kind::dict)
     in.refuse_here(std::string("a state for ") + kind_name(in.value(object).kind));
   in.push_again(object);
@@ -69,8 +93,10 @@ void persistent(PickleReader& in, uint32_t id) {
   const std::vector<uint32_t> of = in.arguments(id, old ? 6 : 5, torchs);
   if (old) require(in, of[5], Kind::none);
   const PickleValue &type = in.value(of[1]), &key = in.value(of[2]);
-  if (!in.is_text(of[0], {"storage"}) || type.kind != Kind::name ||
-      static_cast<size_t>(type.number) < first_storage)
+  const bool is_type =
+      type.kind == Kind::object ||
+      (type.kind == Kind::name && static_cast<size_t>(type.number) >= first_storage);
+  if (!in.is_text(of[0], {"storage"}) || !is_type)
     in.refuse_here("a persistent id that is not a tensor's storage");
   require(in, of[2], Kind::text);
   require(in, of[4], Kind::integer);
@@ -88,10 +114,14 @@ constinit const PickleKind torch_kind = {
     .advice = "nothing in it is run; if you trust it, save its state_dict alone",
     .call = call,
     .build = build,
-    .persistent = persistent};
+    .persistent = persistent,
+    .inert_objects = true};
 
 const ElementType& element_type_of(const PickleValue& name) {
-  return *find_element_type(element_types[static_cast<size_t>(name.number) - first_storage]);
+  if (name.kind != Kind::name) return unknown;
+  const size_t storage = static_cast<size_t>(name.number) - first_storage;
+  return storage < std::size(converted) ? *find_element_type(converted[storage])
+                                        : others[storage - std::size(converted)];
 }
 
 }  // namespace bv

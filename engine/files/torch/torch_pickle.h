@@ -1,4 +1,5 @@
-// The pickle in a file of torch.save: dictionaries of tensors, which refer to storages by key.
+// The pickle in a file of torch.save: dictionaries of tensors, which refer to storages by key. What
+// else a trainer saved (arguments, optimizers, schedulers) is read as inert objects.
 #pragma once
 #include <cstddef>
 
@@ -17,7 +18,8 @@ struct StorageItems {
   enum : size_t { type, key, count };
 };
 
-// The element type that a storage's type name stands for, like FloatStorage.
+// The element type that a storage's type name stands for, like FloatStorage. Types that can't be
+// converted have no `read`; unknown ones have no size either.
 const ElementType& element_type_of(const PickleValue& name);
 
 }  // namespace bv

@@ -49,22 +49,77 @@ TEST(Weights, FittingFileIsTakenAsItIs) {
   EXPECT_EQ(result.note, "weights: w.safetensors, 4 of 4 tensors");
 }
 
-// Prefixes of DistributedDataParallel, torch.compile, and both.
+TensorFile prefixed(const std::string& prefix) {
+  TensorFile file;
+  for (auto& [name, tensor] : fitting_file().tensors) file.tensors[prefix + name] = tensor;
+  return file;
+}
+
+// Prefixes of DistributedDataParallel, torch.compile, both, and a user's own module.
 TEST(Weights, WrappersPrefixesAreLeftOut) {
-  const auto prefixed = [](const std::string& prefix) {
-    TensorFile file;
-    for (auto& [name, tensor] : fitting_file().tensors) file.tensors[prefix + name] = tensor;
-    return file;
-  };
   const std::string all = "weights: w.safetensors, 4 of 4 tensors, names without ";
   EXPECT_EQ(fit(prefixed("module.")).note, all + "module.");
   EXPECT_EQ(fit(prefixed("_orig_mod.")).note, all + "_orig_mod.");
   EXPECT_EQ(fit(prefixed("model.")).note, all + "model.");  // Lightning's usual prefix
-  EXPECT_EQ(fit(prefixed("module._orig_mod.")).note, all + "module., names without _orig_mod.");
-  EXPECT_EQ(fit(prefixed("_orig_mod.module.")).note, all + "_orig_mod., names without module.");
-  TensorFile some = prefixed("module.");
-  some.tensors["norm.weight"] = filled({2});
-  EXPECT_TRUE(has(refusal(some), "extra: module.head.bias"));
+  EXPECT_EQ(fit(prefixed("module._orig_mod.")).note, all + "module._orig_mod.");
+  EXPECT_EQ(fit(prefixed("_orig_mod.module.")).note, all + "_orig_mod.module.");
+  EXPECT_EQ(fit(prefixed("net._orig_mod.")).note, all + "net._orig_mod.");
+}
+
+// A wrapper's own names lack the prefix, as may a part of the model.
+TEST(Weights, WhatHasNoPrefixIsTheModelsOrIsNamed) {
+  const std::string all = "weights: w.safetensors, 4 of 4 tensors, names without ";
+  TensorFile file = prefixed("model.");
+  file.tensors["criterion.weight"] = filled({2});
+  EXPECT_EQ(fit(file).note, all + "model., criterion.weight is left out");
+  file.tensors["n_averaged"] = filled({});
+  EXPECT_EQ(fit(file).note, all + "model., criterion.weight, n_averaged are left out");
+  file.tensors["norm.weight"] = filled({2});
+  file.tensors["norm.weight"].data = {8, 9};  // beside model.norm.weight
+  const FitResult result = fit(file);
+  EXPECT_EQ(result.note, all + "model., criterion.weight, n_averaged, norm.weight are left out");
+  EXPECT_EQ(result.tensors.at("norm.weight").data, filled({2}).data);
+
+  TensorFile parts = prefixed("backbone.");
+  auto node = parts.tensors.extract("backbone.head.bias");
+  node.key() = "head.bias";
+  parts.tensors.insert(std::move(node));
+  EXPECT_EQ(fit(parts).note, all + "backbone.");
+
+  // A name with the prefix is part of the network, and isn't left out.
+  file = prefixed("model.");
+  file.tensors["model.blocks.0.ls1.gamma"] = filled({2});
+  EXPECT_TRUE(has(refusal(file), "; extra: blocks.0.ls1.gamma; no model here has LayerScale"));
+  // Without a prefix, nothing tells a wrapper's names from the network's.
+  file = fitting_file();
+  file.tensors["criterion.weight"] = filled({2});
+  EXPECT_TRUE(has(refusal(file), "; extra: criterion.weight"));
+}
+
+// Which of two networks is meant isn't guessed, unless only one has the model's shapes.
+TEST(Weights, TwoPrefixesThatFitAreNamed) {
+  TensorFile file = prefixed("student.");
+  for (auto& [name, tensor] : prefixed("teacher.").tensors) file.tensors[name] = tensor;
+  EXPECT_EQ(refusal(file),
+            "w.safetensors: has the model 2 times, under different prefixes; give "
+            "w.safetensors:student or w.safetensors:teacher");
+  file.tensors["teacher.norm.weight"] = filled({3});
+  EXPECT_TRUE(has(fit(file).note, "names without student., teacher.head.bias, "));
+}
+
+TEST(Weights, OtherDictionariesThatFitAreNamed) {
+  TensorFile file = fitting_file();
+  file.taken = "state_dict";
+  file.also = {"state_dict_ema"};
+  file.found = {"state_dict (4 tensors)", "state_dict_ema (4 tensors)"};
+  EXPECT_EQ(fit(file).note,
+            "weights: w.safetensors, 4 of 4 tensors, from its state_dict "
+            "(w.safetensors:state_dict_ema takes the other)");
+  file.tensors.erase("norm.weight");
+  EXPECT_EQ(refusal(file),
+            "w.safetensors: these weights don't fit the model; missing: norm.weight; the file has "
+            "state_dict (4 tensors), state_dict_ema (4 tensors), of which this is state_dict; "
+            "w.safetensors:NAME takes another");
 }
 
 TEST(Weights, LayerScaleIsNamed) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/files/checksum.h"
+#include "engine/files/safetensors.h"
 
 namespace bv::test {
 
@@ -101,6 +102,23 @@ inline std::string torch_file(const std::string& pickle, const std::vector<std::
     archive.members.emplace_back("w/data/" + std::to_string(i), storages[i]);
   archive.members.emplace_back("w/version", "3\n");
   return archive.bytes();
+}
+
+// A file like torchvision's: each tensor has a storage of its own.
+inline std::string torch_file_of(const Tensors& weights) {
+  std::vector<TorchTensor> tensors;
+  std::vector<std::string> storages;
+  for (const auto& [name, tensor] : weights) {
+    TorchTensor t{.name = name,
+                  .key = std::to_string(storages.size()),
+                  .elements = int64_t(tensor.data.size()),
+                  .sizes = tensor.shape,
+                  .strides = std::vector<int64_t>(tensor.shape.size(), 1)};
+    for (size_t i = t.sizes.size(); i-- > 1;) t.strides[i - 1] = t.strides[i] * t.sizes[i];
+    tensors.push_back(t);
+    storages.push_back(of_floats(tensor.data));
+  }
+  return torch_file(state_dict(tensors), storages);
 }
 
 // As PyTorch wrote before 1.6; each of `storages` is its number of elements and its bytes.

@@ -84,45 +84,28 @@ TEST(TorchFile, MayBeACheckpointOrHaveParameters) {
   EXPECT_EQ(parsed(torch_file("\x80\2" + dict + ".", {six})).tensors.at("a").data[5], 5);
 }
 
-TEST(TorchFile, IsToldFromSafetensorsByItsFirstBytes) {
-  const TemporaryFolder folder;
-  write_text(folder / "a.bin", torch_file(state_dict({matrix}), {six}));
-  EXPECT_EQ(read_tensor_file(folder / "a.bin").tensors.at("a").data[4], 4);
-  write_safetensors(folder / "b.bin", {}, views_of(parsed(contents(folder / "a.bin")).tensors));
-  EXPECT_EQ(read_tensor_file(folder / "b.bin").tensors.at("a").data[4], 4);
-  write_text(folder / "c.bin", "x");
-  EXPECT_EQ(error_of([&] { read_tensor_file(folder / "c.bin"); }),
-            folder / "c.bin: not a .safetensors file: 1 bytes are too few");
-  std::filesystem::copy(folder / "b.bin", folder / "b.pth");
-  EXPECT_EQ(read_tensor_file(folder / "b.pth").tensors.at("a").data[4], 4);
-  for (const char* text : {"", "x", "<html><body>Not found", "\x80\5\x95\1"}) {
-    write_text(folder / "c.pth", text);
-    EXPECT_TRUE(error_of([&] {
-                  read_tensor_file(folder / "c.pth");
-                }).starts_with(folder / "c.pth: not a torch.save file "))
-        << text;
-  }
-}
-
-// Python would call these functions while it reads; here reading stops at a refused name,
-// instruction or key.
+// Python would call these functions while it reads; here their names are only kept for messages.
 TEST(TorchFile, RunsNothing) {
   const TemporaryFolder folder;
   const std::string mark = folder / "it-ran", command = pickled("touch " + mark),
                     end = ", which weights files don't have" + advice;
   const auto said = [](const std::string& pickle) { return line(torch_file(pickle, {six})); };
-  EXPECT_EQ(said("\x80\2cos\nsystem\n" + command + "\x85R."),
-            "at byte 2: the name os.system" + end);
+  const auto object = [](const std::string& name) {
+    return "an object of " + name + ", not a state dict" + advice;
+  };
+  EXPECT_EQ(said("\x80\2cos\nsystem\n" + command + "\x85R."), object("os.system"));
   const auto unicode = [](const std::string& text) {
     return "\x8c" + little_endian(text.size(), 1) + text;
   };
   EXPECT_EQ(said("\x80\4" + unicode("builtins") + unicode("eval") + "\x93" + command + "\x85R."),
-            "at byte 18: the name builtins.eval" + end);
-  // __setstate__ of an object, and of a class
+            object("builtins.eval"));
+  EXPECT_EQ(said("\x80\2(ios\nsystem\n."), object("os.system"));
+  // Beside the tensors it changes nothing.
+  const std::string system = pickled("a\nb") + "cos\nsystem\n" + command + "\x85R";
+  EXPECT_EQ(said("\x80\2}(" + pickled("a") + matrix.value() + system + "u."), "no error");
+  // __setstate__ of a tensor, and of a class
   EXPECT_EQ(said("\x80\2" + matrix.value() + "}b."), "at byte 150: a state for a tensor" + end);
   EXPECT_EQ(said("\x80\2ctorch\nFloatStorage\n}b."), "at byte 23: a state for a name" + end);
-  EXPECT_EQ(said("\x80\2ccollections\nOrderedDict\n)\x81}b."),
-            "at byte 28: instruction 0x81" + end);
   // A path to another file in place of a storage's key
   TorchTensor outside = matrix;
   for (const char* key : {"../../etc/passwd", "/etc/passwd", "", "0x1", "-1"}) {
@@ -134,17 +117,85 @@ TEST(TorchFile, RunsNothing) {
   EXPECT_EQ(said("\x80\2(" + pickled("module") + "ctorch\nFloatStorage\n" + pickled("0") +
                  pickled("cpu") + pickled(int64_t{6}) + "tQ."),
             "at byte 54: a persistent id that is not a tensor's storage" + end);
-  // Hooks, known names called with other arguments, other names of torch
+  // Hooks, known names called with other arguments
   const std::string hook = ordered_dict + pickled("x") + "Ns";
   std::string hooked = matrix.value();
   hooked.replace(hooked.rfind(ordered_dict), ordered_dict.size(), hook);
   EXPECT_TRUE(is_line(said("\x80\2" + hooked + "."), ": a tensor with hooks" + end));
   EXPECT_TRUE(
       is_line(said("\x80\2ctorch\nFloatStorage\n)R."), "a call of torch.FloatStorage" + end));
-  EXPECT_TRUE(is_line(said("\x80\2ctorch\nload\n)R."), "the name torch.load" + end));
   EXPECT_TRUE(is_line(said("\x80\2ccollections\nOrderedDict\n" + command + "\x85R."),
                       "arguments that differ from torch.save's" + end));
   EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
+// Trainers save other things beside the tensors. Python pickles them by each of the instructions
+// that make an object, with items and states, numbers of many bits, sets, values used twice.
+TEST(TorchFile, SkipsWhatLiesBesideTheTensors) {
+  const std::string namespace_ = "cargparse\nNamespace\n)\x81}" + pickled("lr") + "K\1sb",
+                    counter = "ccollections\nCounter\n}K\x1eK\1s\x85R",
+                    deque = "ccollections\ndeque\n)R(K\1K\2e", subclass = "cx\nDict\n)R(K\1K\2u",
+                    path = "cpathlib\nPosixPath\n" + pickled("a") + "\x85R",
+                    number = "\x8a\x10" + std::string(16, '\x7f'),
+                    sets = "\x8f(K\1\x90(K\2\x91\x86", old = "(cx\nOld\nK\1o",
+                    instance = "(K\1ix\nOld\n", popped = "K\1N0(K\2" + std::string("1"),
+                    named = "cx\nC\n)}\x92", twice = "]q\x07h\x07\x86",
+                    itself =
+                        "]q\x08h\x08"
+                        "a",
+                    storage = TorchTensor{.type = "QInt8Storage", .key = "9"}.storage();
+  int i = 0;
+  std::string beside;
+  for (const std::string& value : {namespace_, counter, deque, subclass, path, number, sets, old,
+                                   instance, popped, named, twice, itself, storage})
+    beside += pickled("k" + std::to_string(i++)) + value;
+  const std::string pickle =
+      "\x80\4}(" + beside + pickled("state_dict") + state_dict({matrix}).substr(2);
+  const std::string file = torch_file(pickle.substr(0, pickle.size() - 1) + "u.", {six});
+  EXPECT_EQ(line(file), "no error");
+  EXPECT_EQ(parsed(file).tensors.at("a").data, (Floats{0, 1, 2, 3, 4, 5}));
+}
+
+// A tensor that is made in an unknown way may have other values than its storage.
+TEST(TorchFile, RefusesTensorsThatItCannotMake) {
+  const auto said = [](const std::string& value) {
+    return line(torch_file("\x80\2}(" + pickled("a") + matrix.value() + pickled("b") + value + "u.",
+                           {six, six}));
+  };
+  const std::string storage = TorchTensor{.key = "1", .elements = 6}.storage();
+  EXPECT_EQ(said("ctorch._utils\n_rebuild_qtensor\n(" + storage + "K\1)tR"),
+            "tensor 'b' is made by torch._utils._rebuild_qtensor, which can't be read" + advice);
+  EXPECT_EQ(said("cx\nf\n(cx\ng\n(" + matrix.value() + "ttR"),
+            "tensor 'b' is made by x.f, which can't be read" + advice);
+  TorchTensor other = {.key = "1", .elements = 3, .sizes = {3}, .strides = {1}};
+  for (const auto& [type, name] : {std::pair{"ComplexFloatStorage", "complex64"},
+                                   {"QInt8Storage", "qint8"},
+                                   {"FutureStorage", "unknown"}}) {
+    other.type = type;
+    EXPECT_EQ(said(other.value()), "tensor 'b' has elements of the type "s + name);
+  }
+  EXPECT_EQ(said("cx\nf\n)R"), "no error");  // not made from a tensor
+}
+
+TEST(TorchFile, ConvertsEveryType) {
+  const auto read = [](const char* type, const std::string& storage) {
+    return parsed(
+               torch_file(
+                   state_dict(
+                       {{.name = "a", .type = type, .elements = 2, .sizes = {2}, .strides = {1}}}),
+                   {storage}))
+        .tensors.at("a")
+        .data;
+  };
+  const std::vector<double> doubles = {0.1, -3};
+  std::string bytes(16, '\0');
+  std::memcpy(bytes.data(), doubles.data(), 16);
+  EXPECT_EQ(read("DoubleStorage", bytes), (Floats{0.1f, -3}));
+  EXPECT_EQ(read("IntStorage", little_endian(7, 4) + "\xff\xff\xff\xff"), (Floats{7, -1}));
+  EXPECT_EQ(read("ShortStorage", little_endian(7, 2) + "\xff\xff"), (Floats{7, -1}));
+  EXPECT_EQ(read("CharStorage", "\7\xff"), (Floats{7, -1}));
+  EXPECT_EQ(read("ByteStorage", "\7\xff"), (Floats{7, 255}));
+  EXPECT_EQ(read("BoolStorage", "\1\0"s), (Floats{1, 0}));
 }
 
 TEST(TorchFile, TensorsStayInTheirStorage) {
@@ -188,8 +239,9 @@ TEST(TorchFile, WhatIsNoStateDict) {
   const std::string none = "no state dict: it has no named tensors";
   EXPECT_EQ(line(torch_file("\x80\2}.", {})), none);
   EXPECT_EQ(line(torch_file("\x80\2" + matrix.value() + ".", {six})), none);
-  EXPECT_EQ(line(torch_file("\x80\2}K\1" + matrix.value() + "s.", {six})),
-            "a tensor whose name is not text");
+  EXPECT_EQ(line(torch_file("\x80\2}K\1" + matrix.value() + "s.", {six})), none);
+  EXPECT_EQ(line(torch_file("\x80\2}" + pickled("model") + "cx\nNet\n)\x81s.", {})),
+            none + "; its model is an object of x.Net" + advice);
   EXPECT_EQ(line(TorchArchive{.members = {{"w/model.json", "{}"}}}.bytes()),
             "a zip archive without a data.pkl, not a torch.save file");
   EXPECT_EQ(line(TorchArchive{.members = {{"w/data.pkl", state_dict({matrix})},
@@ -227,7 +279,7 @@ TEST_F(OldTorchFile, IsRead) {
   EXPECT_EQ(read.tensors.at("b").data, (Floats{1, -2}));
   const TemporaryFolder folder;
   write_text(folder / "a.pth", file());
-  EXPECT_EQ(read_tensor_file(folder / "a.pth").tensors.at("a").data[4], 4);
+  EXPECT_EQ(read_torch_file(folder / "a.pth").tensors.at("a").data[4], 4);
 }
 
 TEST_F(OldTorchFile, MustBeWholeAndRunsNothing) {
@@ -254,7 +306,9 @@ TEST_F(OldTorchFile, MustBeWholeAndRunsNothing) {
   EXPECT_EQ(line(old_torch_file(state_dict({first_}), {}, {})),
             "tensor 'a' needs storage 5, which the file lacks");
   EXPECT_EQ(line(old_torch_file("\x80\2cos\nsystem\n" + pickled("true") + "\x85R.", {}, {})),
-            "at byte 2: the name os.system, which weights files don't have" + advice);
+            "an object of os.system, not a state dict" + advice);
+  first_.key = "6", first_.type = "FutureStorage";
+  EXPECT_EQ(line(file()), "a storage of the unknown type torch.FutureStorage");
 }
 
 class ZipArchives : public testing::Test {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/other_program.h"
 #include "engine/files/safetensors.h"
 #include "engine/options/model_config.h"
 #include "tests/engine/weights/torch_archive.h"
@@ -20,23 +21,6 @@ std::string bare_file(const std::string& folder, const TensorFile& weights) {
   const std::string file = contents(folder + "/bare");
   fs::remove(folder + "/bare");
   return file;
-}
-
-// A file like torchvision's: each tensor has a storage of its own.
-std::string torch_file_of(const TensorFile& weights) {
-  std::vector<TorchTensor> tensors;
-  std::vector<std::string> storages;
-  for (const auto& [name, tensor] : weights.tensors) {
-    TorchTensor t{.name = name,
-                  .key = std::to_string(storages.size()),
-                  .elements = int64_t(tensor.data.size()),
-                  .sizes = tensor.shape,
-                  .strides = std::vector<int64_t>(tensor.shape.size(), 1)};
-    for (size_t i = t.sizes.size(); i-- > 1;) t.strides[i - 1] = t.strides[i] * t.sizes[i];
-    tensors.push_back(t);
-    storages.push_back(of_floats(tensor.data));
-  }
-  return torch_file(state_dict(tensors), storages);
 }
 
 // Has all models, recipes and tables of weights; two models have fewer layers.
@@ -70,6 +54,11 @@ class NamedWeights : public ProgramTest {
   TensorFile trained(const std::string& words) const {
     succeed(words + " --steps 1 --device cpu --data photos --out first");
     return read_safetensors(in("first/last/weights.safetensors"));
+  }
+  void record_sha256(const std::string& name, const std::string& sha256) const {
+    const std::string table = in("models/weights/torchvision.json"),
+                      old = name.substr(name.find('-') + 1);
+    write_text(table, replaced(contents(table), "\"sha256\": \"" + old, "\"sha256\": \"" + sha256));
   }
   const std::string vit_ = "vit_tiny --image-size 32 --data photos --device cpu --steps 1 ";
 };
@@ -125,7 +114,10 @@ TEST_F(NamedWeights, OfARecipeAreFetchedByTheCommandItNames) {
                     words =
                         "--recipe seedlings_resnet50 --data photos --device cpu --image-size 32 "
                         "--steps 1 --out run ";
-  const TensorFile weights = trained("resnet50 --image-size 32");
+  TensorFile weights = trained("resnet50 --image-size 32");
+  const size_t features = size_t(weights.tensors.at("fc.weight").shape[1]);
+  weights.tensors["fc.weight"] = {{1000, int64_t(features)}, std::vector<float>(1000 * features)};
+  weights.tensors["fc.bias"] = {{1000}, std::vector<float>(1000)};
   expect_error(
       words, name + " is not in the cache: run ./launcher weights fetch " + name +
                  ", or put https://huggingface.co/" + name + "/resolve/main/model.safetensors at " +
@@ -151,7 +143,8 @@ TEST_F(NamedWeights, OfTorchvisionAreReadWithoutPython) {
   const TensorFile weights = trained("resnet50 --image-size 32");
   const std::string name = "torchvision/resnet50-0676ba61";
   write_text(in("a.safetensors"), bare_file(folder_.path(), weights));
-  write_text(in("a.pth"), torch_file_of(weights));
+  write_text(in("a.pth"), torch_file_of(weights.tensors));
+  record_sha256(name, sha256_of(in("a.pth")).substr(0, 8));
   fs::create_directories(in("cache/torchvision"));
   fs::copy(in("a.pth"), in("cache/" + name + ".pth"));
   std::vector<std::string> ends;
@@ -165,8 +158,77 @@ TEST_F(NamedWeights, OfTorchvisionAreReadWithoutPython) {
   }
   write_text(in("bad.pth"), torch_file("\x80\2cos\nsystem\n" + pickled("true") + "\x85R.", {}));
   expect_error("resnet50 --data photos --weights bad.pth",
-               "bad.pth: at byte 2: the name os.system, which weights files don't have; nothing "
-               "in it is run; if you trust it, save its state_dict alone");
+               "bad.pth: an object of os.system, not a state dict; nothing in it is run; if you "
+               "trust it, save its state_dict alone");
+}
+
+// A file that was damaged in the cache, or is another one, isn't trained from.
+TEST_F(NamedWeights, AreCheckedAgainstTheirChecksum) {
+  const std::string name = "torchvision/resnet50-0676ba61", path = in("cache/" + name + ".pth"),
+                    words = "resnet50 --image-size 32 --data photos --device cpu --steps 1 ";
+  write_text(path, torch_file_of(trained("resnet50 --image-size 32").tensors));
+  const std::string wrong = path + ": its SHA-256 is " + sha256_of(path) +
+                            ", not 0676ba61...; delete it and run ./launcher weights fetch " + name;
+  expect_error(words + "--weights " + name, wrong);
+  expect_error("predict " + name + " photos --classes 2", wrong);
+  record_sha256(name, sha256_of(path));
+  succeed(words + "--weights " + name + " --out second");
+}
+
+// As other programs name the same weights
+TEST_F(NamedWeights, OfOtherProgramsAreTold) {
+  const auto hint = [](const std::string& name) {
+    return "; did you mean " + name + "? ./launcher weights fetch " + name + " downloads it";
+  };
+  const std::string timm = "timm/resnet50.a1_in1k", vision = "torchvision/resnet50-0676ba61",
+                    none = ": no such file", missing = ": no such run folder or weights file";
+  for (const std::string& given :
+       {"hf-hub:" + timm, "hf_hub:" + timm, std::string("resnet50.a1_in1k"),
+        "https://huggingface.co/" + timm, "https://huggingface.co/" + timm + "/tree/main",
+        "https://huggingface.co/" + timm + "/resolve/main/model.safetensors?download=true"})
+    expect_error(vit_ + "--weights " + given, given + none + hint(timm));
+  for (const std::string& given :
+       {std::string("https://download.pytorch.org/models/resnet50-0676ba61.pth"),
+        std::string("resnet50-0676ba61.pth"), std::string("resnet50.IMAGENET1K_V1")})
+    expect_error("predict " + given + " photos", given + missing + hint(vision));
+  expect_error(
+      "predict https://host/w.pth photos",
+      "https://host/w.pth" + missing + "; it is an address: download the file and give its path");
+  expect_error("predict hf-hub:me/mine photos",
+               "hf-hub:me/mine" + missing +
+                   "; download its model.safetensors and give that file's path (./launcher weights "
+                   "list has the names that can be given)");
+  expect_error("predict resnet152 photos",
+               "resnet152" + missing +
+                   "; public weights of similar names: timm/resnet152.a1h_in1k, "
+                   "timm/resnet152.a1_in1k, timm/resnet152.a2_in1k and 6 more (./launcher weights "
+                   "list)");
+  expect_error(vit_ + "--weights none.pth", "none.pth" + none);
+}
+
+// FILE:KEY, folders of huggingface, checkpoints with an average: in training and in predict.
+TEST_F(NamedWeights, MayBeAPartOfAFile) {
+  const TensorFile weights = trained("vit_tiny --image-size 32");
+  TensorFile two;
+  for (const auto& [name, tensor] : weights.tensors) {
+    two.tensors["student." + name] = two.tensors["teacher." + name] = tensor;
+    for (float& x : two.tensors["student." + name].data) x = -x;
+  }
+  write_text(in("two:of.them"), bare_file(folder_.path(), two));
+  const std::string model =
+      " photos --model vit_tiny --image-size 32 --device cpu --classes 2 --json";
+  const std::string plain = succeed("predict first/last/weights.safetensors" + model).output;
+  expect_error("predict two:of.them" + model,
+               "two:of.them: has the model 2 times, under different prefixes; give "
+               "two:of.them:student or two:of.them:teacher");
+  EXPECT_EQ(succeed("predict two:of.them:teacher" + model).output, plain);
+  EXPECT_NE(succeed("predict two:of.them:student" + model).output, plain);
+  const Finished end = succeed(vit_ + "--weights two:of.them:teacher --out second");
+  EXPECT_TRUE(has(end.output, "\nweights: two:of.them:teacher, ")) << end.output;
+  write_text(in("hub/config.json"), "{\"architecture\": \"vit_tiny_patch16_224\"}");
+  write_text(in("hub/model.safetensors"), bare_file(folder_.path(), weights));
+  EXPECT_EQ(succeed("predict hub" + model).output, plain);
+  succeed(vit_ + "--weights hub --out third");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "engine/files/safetensors.h"
 #include "engine/options/model_config.h"
+#include "engine/weights/model_tensors.h"
 #include "tests/engine/weights/torch_archive.h"
 #include "tests/program/http_server.h"
 #include "tests/program/program.h"
@@ -25,13 +26,30 @@ using Names = std::set<std::string>;
 
 class WeightsFetch : public ProgramTest {
  protected:
+  // Its vit_tiny takes 200 kB.
   WeightsFetch() {
-    write_safetensors(in("made"), {},
-                      views_of({{"w", {{50000}, std::vector<float>(50000, 0.5f)}}}));
-    file_ = contents(in("made"));
-    fs::remove(in("made"));
+    fs::copy(models_folder(), in("models"), fs::copy_options::recursive);
+    const std::string path = in("models/vit_tiny.json");
+    write_text(path, replaced(replaced(contents(path), "\"embed_dim\": 192", "\"embed_dim\": 24"),
+                              "\"depth\": 12", "\"depth\": 1"));
+    const ModelConfig model = parse_model_config(contents(path), path, "vit_tiny");
+    for (const ParameterShape& p : parameter_shapes(model, {})) {
+      size_t count = 1;
+      for (const int64_t n : p.shape) count *= size_t(n);
+      tensors_[p.name] = {p.shape, std::vector<float>(count, 0.5f)};
+    }
+    file_ = file_of(tensors_);
   }
-  ProgramOptions options() const { return {.environment = {{"BAREVISION_CACHE", in("cache")}}}; }
+  std::string file_of(const Tensors& tensors) const {
+    write_safetensors(in("made"), {}, views_of(tensors));
+    const std::string file = contents(in("made"));
+    fs::remove(in("made"));
+    return file;
+  }
+  ProgramOptions options() const {
+    return {
+        .environment = {{"BAREVISION_CACHE", in("cache")}, {"BAREVISION_MODELS", in("models")}}};
+  }
   std::string words(const HttpServer& server, const std::string& name = name_) const {
     return "weights fetch " + name + " --mirror " + server.place();
   }
@@ -44,9 +62,8 @@ class WeightsFetch : public ProgramTest {
     EXPECT_EQ(names(), Names{only_ + ".safetensors"});
     EXPECT_TRUE(contents(path_()) == file_);
   }
-  // Expects code 1 and the line.
-  static void expect_failed(const Finished& end, const std::string& line) {
-    EXPECT_EQ(end.code, 1) << end.output << end.errors;
+  static void expect_failed(const Finished& end, const std::string& line, int code = 1) {
+    EXPECT_EQ(end.code, code) << end.output << end.errors;
     EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), line));
   }
   std::string path_() const { return in("cache/timm/" + only_ + ".safetensors"); }
@@ -57,6 +74,7 @@ class WeightsFetch : public ProgramTest {
 
   static inline const std::string only_ = "vit_tiny_patch16_224.augreg_in21k_ft_in1k",
                                   name_ = "timm/" + only_;
+  Tensors tensors_;
   std::string file_;
 };
 
@@ -77,8 +95,9 @@ TEST_F(WeightsFetch, DownloadsOnce) {
            ": vit_tiny of 224 pixels, about 22 MiB, unverified; licence: apache-2.0; source: "
            "https://huggingface.co/timm/" +
            only_ + "\nunverified: SHA-256 " + sha256 +
-           ", no checksum is recorded to compare it with\n" + how + ": " + path_() +
-           ", 1 tensor\ntrain from it: ./launcher vit_tiny --data PATH --weights " + name_ + "\n";
+           ", no checksum is recorded to compare it with\n" + how + ": " + path_() + ", " +
+           std::to_string(tensors_.size()) +
+           " tensors\ntrain from it: ./launcher vit_tiny --data PATH --weights " + name_ + "\n";
   };
   EXPECT_EQ(end.output, said("saved"));
   EXPECT_EQ(server.paths(),
@@ -94,13 +113,15 @@ TEST_F(WeightsFetch, DownloadsOnce) {
 TEST_F(WeightsFetch, TakesTheMirrorFromTheEnvironmentAndTheCacheFromTheLine) {
   const HttpServer server(file_, {{}});
   const Finished end = run_program(folder_.path(), "weights fetch " + name_ + " --cache other",
-                                   {.environment = {{"BAREVISION_MIRROR", server.place() + "/"}}});
+                                   {.environment = {{"BAREVISION_MIRROR", server.place() + "/"},
+                                                    {"BAREVISION_MODELS", in("models")}}});
   EXPECT_EQ(end.code, 0) << end.errors;
   EXPECT_TRUE(contents(in("other/timm/" + only_ + ".safetensors")) == file_);
   EXPECT_TRUE(has(end.output, "\ntrain from it: BAREVISION_CACHE=other ./launcher vit_tiny "));
-  const Finished home =
-      run_program(folder_.path(), words(server),
-                  {.environment = {{"BAREVISION_CACHE", ""}, {"XDG_CACHE_HOME", in("xdg")}}});
+  const Finished home = run_program(folder_.path(), words(server),
+                                    {.environment = {{"BAREVISION_CACHE", ""},
+                                                     {"XDG_CACHE_HOME", in("xdg")},
+                                                     {"BAREVISION_MODELS", in("models")}}});
   EXPECT_EQ(home.code, 0) << home.errors;
   EXPECT_TRUE(fs::exists(in("xdg/barevision/weights/timm")));
 }
@@ -145,7 +166,7 @@ TEST_F(WeightsFetch, SaysWhatToDoWithADamagedFile) {
   const HttpServer server(file_, {{}});
   for (const std::string& text : {std::string("<html>"), file_.substr(0, 5000)}) {
     write_text(path_(), text);
-    expect_failed(fetch(server), "; delete it and fetch it again");
+    expect_failed(fetch(server), "; delete it and run ./launcher weights fetch " + name_, 2);
   }
   EXPECT_EQ(server.begins(), Begins());
 }
@@ -210,32 +231,51 @@ TEST_F(WeightsFetch, RefusesAnotherFile) {
                          path);
   EXPECT_EQ(names_in(in("cache/torchvision")), Names{});
   write_text(path, file_);
-  expect_failed(
-      run_program(folder_.path(), words(server, name), options()),
-      path + ": its SHA-256 is " + sha256 + ", not f37072fd...; delete it and fetch it again");
+  expect_failed(run_program(folder_.path(), words(server, name), options()),
+                path + ": its SHA-256 is " + sha256 +
+                    ", not f37072fd...; delete it and run ./launcher weights fetch " + name,
+                2);
   EXPECT_EQ(server.begins(), Begins{0});
   // No weights at all, with nothing to compare
   const HttpServer page("<html>", {{}});
-  expect_failed(fetch(page), path_() + ".part: not a .safetensors file");
+  expect_failed(fetch(page), path_() + ".part: a web page, not weights", 2);
   EXPECT_EQ(names(), Names{});
+}
+
+// A mirror may have something else under the name, or nothing that any model has.
+TEST_F(WeightsFetch, KeepsNoTensorsOfAnotherModel) {
+  const auto refused = [this](const Tensors& tensors, const std::string& misfit) {
+    const HttpServer server(file_of(tensors), {{}});
+    expect_failed(fetch(server),
+                  server.place() + "/timm/" + only_ + "/resolve/main/model.safetensors: not " +
+                      name_ + ", which is a vit_tiny: " + path_() +
+                      ".part: these weights don't fit the model; " + misfit,
+                  2);
+    EXPECT_EQ(names(), Names{});
+  };
+  refused({{"w", {{1}, {1}}}}, "missing: ");
+  Tensors other = tensors_;
+  other["head.bias"] = {{10}, std::vector<float>(10)};
+  refused(other, "wrong shape: head.bias [10] for [1000]");
+  // Nor if it was put there by hand.
+  write_text(path_(), file_of(other));
+  const HttpServer server(file_, {{}});
+  expect_failed(fetch(server), "; delete it and run ./launcher weights fetch " + name_, 2);
+  EXPECT_EQ(server.begins(), Begins());
 }
 
 // A table with the checksum of a small file.
 TEST_F(WeightsFetch, KnowsTheRightFile) {
-  const TorchTensor w{.name = "w", .elements = 1, .sizes = {1}, .strides = {1}};
-  const std::string file = torch_file(state_dict({w}), {of_floats({2})}),
-                    sha256 = sha256_of_text(folder_.path(), file), models = models_folder();
+  const std::string file = torch_file_of(tensors_), sha256 = sha256_of_text(folder_.path(), file);
   const HttpServer server(file, {{}});
   const std::string name = "torchvision/resnet18.IMAGENET1K_V1";
+  const std::string table = in("models/weights/torchvision.json"),
+                    entry = replaced(contents(table), "\"model\": \"resnet18\"",
+                                     "\"model\": \"vit_tiny\", \"patch_size\": 16");
   for (const size_t digits : {8, 64}) {
-    fs::remove_all(in("models")), fs::remove_all(in("cache"));
-    fs::copy(models, in("models"), fs::copy_options::recursive);
-    const std::string table = in("models/weights/torchvision.json");
-    write_text(table,
-               replaced(contents(table), "\"f37072fd\"", "\"" + sha256.substr(0, digits) + "\""));
-    ProgramOptions o = options();
-    o.environment.emplace_back("BAREVISION_MODELS", in("models"));
-    const Finished end = run_program(folder_.path(), words(server, name), o);
+    fs::remove_all(in("cache"));
+    write_text(table, replaced(entry, "\"f37072fd\"", "\"" + sha256.substr(0, digits) + "\""));
+    const Finished end = run_program(folder_.path(), words(server, name), options());
     EXPECT_EQ(end.code, 0) << end.errors;
     EXPECT_TRUE(has(end.output, digits == 8
                                     ? "unverified: SHA-256 " + sha256 +
@@ -282,15 +322,17 @@ TEST_F(WeightsFetch, OnADiskThatIsFullOrReadOnly) {
   EXPECT_EQ(names(), Names{only_ + ".safetensors.part"});
   fs::remove_all(in("cache/timm"));
   ASSERT_EQ(mount("", in("cache").c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
-  expect_failed(fetch(server), "can't create " + in("cache/timm") +
-                                   ": Read-only file system; --cache DIR names another folder");
+  expect_failed(fetch(server),
+                "can't create " + in("cache/timm") +
+                    ": Read-only file system; --cache DIR names another folder",
+                2);
   EXPECT_EQ(server.begins(), Begins{0});
 }
 
 TEST_F(WeightsFetch, WhereACacheIsNoFolder) {
   write_text(in("cache"), "a file");
   const HttpServer server(file_, {{}});
-  expect_failed(fetch(server), "can't create " + in("cache/timm") + ": ");
+  expect_failed(fetch(server), "can't create " + in("cache/timm") + ": ", 2);
 }
 
 // Files that root makes in another user's home would be in that user's way.
