@@ -80,8 +80,9 @@ struct DataOptions {
   std::vector<std::string> classes;  // names, or their number as text
   // The order of the classes unless `classes` lists names; unused if the data has other names.
   std::vector<std::string> class_order = {};
-  std::string class_names = {};   // a file of names for records whose labels have none
-  bool skip_bad_records = false;  // without an index: skip bad records, with a note
+  std::string class_names = {};               // a file of names for records whose labels have none
+  std::vector<std::string> label_names = {};  // the names themselves, if that file is gone
+  bool skip_bad_records = false;              // without an index: skip bad records, with a note
   // The absolute paths of images that a run has skipped. Those that are gone keep their places in
   // the lists, so that the others keep theirs.
   std::vector<std::string> skipped = {};

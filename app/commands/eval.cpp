@@ -21,6 +21,7 @@
 #include "data/left_out.h"
 #include "engine/console/class_report.h"
 #include "engine/console/progress_line.h"
+#include "engine/files/checkpoint_state.h"
 #include "engine/options/augmentation.h"
 #include "engine/setup/image_lists.h"
 
@@ -87,6 +88,23 @@ std::vector<std::string> skipped_by(const TrainedModel& m) {
   return skipped_images(m.place.run);
 }
 
+// The run's file of class names is gone. The run has the names in the order of its outputs, which
+// is that of the labels unless it was given another; its fingerprint of the data tells.
+DataSets open_without_names(const TrainedModel& m, DataOptions options) {
+  const std::string gone = "--class-names " + options.class_names + ": no such file";
+  const std::string state = m.place.run + "/last/state.json";
+  options.label_names = options.classes = m.classes;
+  DataSets data = open_dataset(options);
+  if (data.fingerprint !=
+      parse_checkpoint_state(read_text_file(state), state).progress.data_fingerprint)
+    throw UserError(
+        gone +
+        ", and whether the names that the run has stored are in the order of the data's "
+        "labels can't be told; give --class-names FILE");
+  data.notes.push_back(gone + " any more; the names are those that the run has stored");
+  return data;
+}
+
 DataSets open_data(const TrainedModel& m) try {
   const Options& o = m.options;
   if (m.place.run.empty() && o.source("data") == Source::built_in) {
@@ -101,7 +119,12 @@ DataSets open_data(const TrainedModel& m) try {
         "--data synthetic: random pixels say nothing about the weights; give --data PATH");
   DataOptions options = data_options(o);
   options.skipped = skipped_by(m);
-  return open_dataset(options);
+  std::error_code error;
+  if (m.place.run.empty() || o.class_names.empty() ||
+      o.source("class_names") == Source::command_line ||
+      std::filesystem::exists(o.class_names, error))
+    return open_dataset(options);
+  return open_without_names(m, options);
 } catch (const DataError& e) {
   const std::string line = e.what();
   const bool unlabelled = line.find("no class folders") != line.npos;

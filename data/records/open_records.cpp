@@ -73,12 +73,14 @@ void check_same_classes(const Records& train, const Records& val) {
 
 // The names of the classes, in label order.
 std::vector<std::string> names_of(const Records& train, const Records& val,
-                                  const std::string& file) {
+                                  const DataOptions& options) {
+  const std::string& file = options.class_names;
   if (file.empty()) {
     check_same_classes(train, val);
     return train.index.classes;
   }
-  std::vector<std::string> names = read_class_names(file);
+  std::vector<std::string> names =
+      options.label_names.empty() ? read_class_names(file) : options.label_names;
   const auto has_them = [&](const Records& part) {
     return same_classes(part.index.classes, names);
   };
@@ -193,7 +195,7 @@ DataSets open_records(const DataOptions& options) {
   const std::shared_ptr<const Records>&first = parts.all.front(), &last = parts.all.back();
   if (const std::string missing = missing_shards_of(*first, *last); !missing.empty())
     parts.notes.push_back("warning: records are empty or missing: " + missing);
-  const std::vector<std::string> names = names_of(*first, *last, options.class_names);
+  const std::vector<std::string> names = names_of(*first, *last, options);
   refuse_two_forms(names, first->path);
   if (names.size() < 2)
     throw DataError(first->path + ": has one class, '" + names[0] + "'; at least two are needed");

@@ -73,6 +73,28 @@ TEST_F(ClassNames, ReachTheCheckpointAndPredictions) {
   EXPECT_TRUE(has(run("--resume run --steps 4").errors, "its files or classes have changed"));
 }
 
+TEST_F(ClassNames, OfARunOutliveTheirFile) {
+  const std::string gone = "--class-names " + in("names.txt") + ": no such file";
+  go(training_ + "--class-names names.txt --out run");
+  const std::string before = go("eval run --json").output;
+  fs::remove(in("names.txt"));
+  const Finished end = go("eval run --json");
+  EXPECT_EQ(end.output, before);
+  EXPECT_TRUE(has(end.errors, gone + " any more; the names are those that the run has stored\n"));
+  // The names are in another order than the labels, or the data is another one: which label has
+  // which name can't be told.
+  const std::string unknown =
+      gone +
+      ", and whether the names that the run has stored are in the order of the data's labels "
+      "can't be told; give --class-names FILE";
+  write_text(in("names.txt"), "ant\nbee\ncrab\n");
+  go(training_ + "--class-names names.txt --classes crab,ant,bee --out turned");
+  fs::remove(in("names.txt"));
+  expect_refused("eval turned", unknown);
+  fs::remove(fs::directory_iterator(in("tools/train"))->path());
+  expect_refused("eval run", unknown);
+}
+
 TEST_F(ClassNames, AreWrittenIntoAnIndex) {
   go("data index tools --class-names names.txt");
   for (const char* index : {"tools/train.index", "tools/validation.index"})
