@@ -83,7 +83,7 @@ constexpr Foreign foreign[] = {
     {" --train-interpolation ", "--interpolation bilinear|bicubic"},
     {" --ra-sampler --aug-repeats --remode --recount ", none},
     {" --model-ema --model-ema-decay ", "--ema 0.9998, the average's decay"},
-    {" --use-ema ", "FILE:state_dict_ema in place of FILE"},
+    {" --use-ema ", "FILE:state_dict_ema in place of FILE (--weights FILE:state_dict_ema)"},
     {" --freeze --bce-loss --jsd-loss ", none},
     {" --torchcompile --compile --torchscript --channels-last --pin-mem --fast-norm --fuser ",
      "not needed here: these optimizations are always on"},
