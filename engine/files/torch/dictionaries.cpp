@@ -4,7 +4,7 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/text.h"
 
 namespace bv {
