@@ -44,7 +44,7 @@ std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe
 
 // "/folder/./my.cu:12 (discriminator 3)" is my.cu:12 in that folder.
 std::string shortened(std::string line) {
-  line = line.substr(0, line.find(' '));
+  line = line.substr(0, line.find(" (discriminator"));
   const std::filesystem::path path = std::filesystem::path(line).lexically_normal();
   std::error_code none;
   const std::string folder = std::filesystem::current_path(none).string() + "/";
