@@ -85,6 +85,10 @@ class Fuzzer {
     configs_ = {config_to_json(Options{}),
                 R"({"model": "vit_tiny", "batch": 64, "lr": 1e-3, "betas": [0.9, 0.95],)"
                 R"( "classes": ["a", "b"], "mean": [0.5, 0.5, 0.5], "save_every": "500steps"})"};
+    for (const std::string& pickle : {pickle_, checkpoint_}) {  // undamaged, both are read
+      const std::string file = torch_archive(pickle, false).bytes();
+      parse_torch_file(std::as_bytes(std::span(file)), "seed");
+    }
   }
 
   std::string counts() const { return std::to_string(accepted_) + " read, the rest refused\n"; }
@@ -172,13 +176,18 @@ class Fuzzer {
     });
   }
 
+  static TorchArchive torch_archive(const std::string& pickle, bool zip64) {
+    return {.members = {{"w/data.pkl", pickle},
+                        {"w/byteorder", "little"},
+                        {"w/data/0", std::string(24, '\x3c')},
+                        {"w/data/1", std::string(16, '\x3c')}},
+            .zip64 = zip64};
+  }
+
   // Damages the pickle in an intact archive of torch.save, or the archive itself.
   std::string torch_weights(uint64_t number, Mutator& m) {
-    TorchArchive archive{.members = {{"w/data.pkl", m.one_in(2) ? pickle_ : checkpoint_},
-                                     {"w/byteorder", "little"},
-                                     {"w/data/0", std::string(24, '\x3c')},
-                                     {"w/data/1", std::string(16, '\x3c')}},
-                         .zip64 = m.one_in(4)};
+    const std::string& pickle = m.one_in(2) ? pickle_ : checkpoint_;
+    TorchArchive archive = torch_archive(pickle, m.one_in(4));
     const bool whole = m.one_in(2);
     if (whole)
       m.one_in(2) ? m.change_number(archive.members[0].second)
