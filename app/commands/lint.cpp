@@ -12,6 +12,7 @@
 #include "comm/processes/affinity.h"
 #include "engine/console/progress_line.h"
 #include "engine/options/config.h"
+#include "engine/run/image_check.h"
 
 namespace bv {
 
@@ -19,14 +20,6 @@ namespace {
 
 constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
                                       "Optimizer", "Run folder", "Machine"};
-
-// As train says it.
-std::string skipped_line(const DataCheck& found) {
-  const FileRemark& first = found.damaged[0];
-  return "warning: " + std::to_string(found.damaged.size()) + " of " +
-         std::to_string(found.looked_at) + " images can't be read and will be skipped, the first " +
-         first.path + ": " + first.what;
-}
 
 int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   if (line.values.contains("resume") && !names_model(line))
@@ -51,8 +44,13 @@ int lint_run(const CommandLine& line, const std::vector<std::string>&) {
     });
   }
   std::ranges::move(lint_images(setup, found), std::back_inserter(findings));
-  if (setup.options.on_bad_image == OnBadImage::skip && !found.damaged.empty())
-    std::cout << printable(skipped_line(found), std::string::npos) << "\n";
+  if (const auto& damaged = found.damaged;
+      setup.options.on_bad_image == OnBadImage::skip && !damaged.empty()) {
+    const auto count = static_cast<int64_t>(damaged.size());
+    const std::string first = damaged[0].path + ": " + damaged[0].what;
+    std::cout << printable(line_of_skipped(count, found.looked_at, first), std::string::npos)
+              << "\n";
+  }
   for (const Finding& f : findings) std::cout << printable(line_of(f), std::string::npos) << "\n";
   if (findings.empty()) std::cout << "no problems found\n";
   return options.strict && !findings.empty() ? 2 : 0;

@@ -34,16 +34,16 @@ BadImages look(Setup& setup, Communicator* communicator, int threads) {
   if (!skip)
     throw DataError(bad.first + others + " (--on-bad-image skip skips such files" +
                     (setup.checkpoint ? "; if they are deleted, the run can't be resumed)" : ")"));
-  setup.notes.push_back(line_of_skipped(data, bad));
+  const int64_t images = data.train->size() + (data.val ? data.val->size() : 0);
+  setup.notes.push_back(line_of_skipped(count, images, bad.first));
   return bad;
 }
 
 }  // namespace
 
-std::string line_of_skipped(const DataSets& data, const BadImages& bad) {
-  const int64_t all = data.train->size() + (data.val ? data.val->size() : 0);
-  return "warning: " + std::to_string(bad.count()) + " of " + std::to_string(all) +
-         " images can't be read and will be skipped, the first " + bad.first;
+std::string line_of_skipped(int64_t bad, int64_t images, const std::string& first) {
+  return "warning: " + std::to_string(bad) + " of " + std::to_string(images) +
+         " images can't be read and will be skipped, the first " + first;
 }
 
 void check_images(Setup& setup, Communicator* communicator, Backend& backend, int threads) {

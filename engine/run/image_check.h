@@ -15,7 +15,7 @@ namespace bv {
 void check_images(Setup&, Communicator*, Backend&, int threads);
 
 // "warning: 4 of 80 images can't be read and will be skipped, the first ..."
-std::string line_of_skipped(const DataSets&, const BadImages&);
+std::string line_of_skipped(int64_t bad, int64_t images, const std::string& first);
 
 // The union of all ranks' numbers. Collective.
 std::vector<int64_t> union_of_ranks(std::vector<int64_t> numbers, Communicator*, Backend&);
