@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/files/file.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
 
@@ -26,10 +27,11 @@ std::string require_folder(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  const bool missing = status.type() == fs::file_type::not_found;
+  if (const std::string link = link_without_target(path); !link.empty())
+    throw UserError(path + ": " + link);
   if (!fs::exists(status))
-    throw UserError(
-        path + ": " +
-        (status.type() == fs::file_type::not_found ? "no such file or folder" : error.message()));
+    throw UserError(path + ": " + (missing ? "no such file or folder" : error.message()));
   if (!fs::is_directory(status)) throw UserError(path + ": is a file where a folder is expected");
   return path;
 }

@@ -114,7 +114,11 @@ void refuse_compressed_records(const std::string& folder) {
   for (const fs::path& place : places_in(folder, Told::by_contents))
     for (const fs::path& file : files_in(place))
       for (const auto& [extension, unpack] : unpackers)
-        if (extension_of(file) == extension && extension_of(file.stem()) != ".tar")
+        if (extension_of(file.stem()) == ".tar" || extension_of(file) == ".tar")
+          throw DataError(folder + ": has " + file.filename().string() +
+                          ", an archive; unpack it: `tar -xf " + shell_word(file) + " -C " +
+                          shell_word(place) + "`");
+        else if (extension_of(file) == extension)
           throw DataError(folder + ": has " + file.filename().string() +
                           ", a compressed file; its records are read once it is unpacked: `" +
                           std::string(unpack) + " " + shell_word(place) + "/*" +

@@ -108,6 +108,14 @@ class FileScanner {
     throw BadImage("not a TFRecord file (or a compressed one)" + (what.empty() ? "" : ": " + what));
   }
 
+  // The first record's label is likely that of all: leaving out such records is no advice then.
+  [[noreturn]] void refuse_label(int64_t label) const {
+    const std::string why = "its label is " + std::to_string(label);
+    if (label == 0) throw BadImage(why + "; use --label-base 0");
+    if (!found_.records.empty()) throw BadImage(why);
+    throw MendableImage(why + "; labels are numbers from 0 or 1 to " + std::to_string(max_label));
+  }
+
   // For a record without a label of one integer.
   int64_t label_of_text(const PictureExample& picture) const {
     constexpr const char* what_is_read =
@@ -131,8 +139,7 @@ class FileScanner {
     if (!content) throw BadImage("its checksum is wrong");
     PictureExample picture = parse_example(*content);
     if (picture.label && (*picture.label < base_ || *picture.label > max_label))
-      throw BadImage("its label is " + std::to_string(*picture.label) +
-                     (*picture.label == 0 ? "; use --label-base 0" : ""));
+      refuse_label(*picture.label);
     found_.records.push_back({.offset = at,
                               .size = static_cast<uint32_t>(record_.size()),
                               .number = number,

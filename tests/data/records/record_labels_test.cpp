@@ -201,6 +201,13 @@ TEST_F(RecordLabels, InCompressedFilesAreToBeUnpacked) {
   EXPECT_EQ(refusal("my tf"), in("my tf") + ": has train.tfrecord.gz, a compressed file; its " +
                                   "records are read once it is unpacked: `gunzip '" + in("my tf") +
                                   "'/*.gz`");
+  for (const std::string name : {"train.tar", "train.tar.gz"}) {
+    const std::string folder = "of " + name;
+    write_text(in(folder + "/" + name), "an archive");
+    EXPECT_EQ(refusal(folder), in(folder) + ": has " + name +
+                                   ", an archive; unpack it: `tar -xf '" + in(folder) + "/" + name +
+                                   "' -C '" + in(folder) + "'`");
+  }
   write_text(in("tf/train.tfrecord"), "\x1F\x8B\x08 and much more");
   const std::string file = in("tf/train.tfrecord");
   EXPECT_EQ(refusal("tf"), file + ": record 0 at byte 0: compressed by gzip: `mv " + file + " " +
