@@ -63,6 +63,7 @@ struct DataSets {
   uint64_t fingerprint = 0;  // of the list of files (relative), their order, labels and classes
   std::string description;   // "CIFAR-10, 8336 train, 1017 val, 10 classes"
   std::vector<std::string> notes = {};  // lines for the user
+  std::vector<std::string> lost = {};   // those of them about files of records that aren't read
   // Image files that this build can't read, "2 .webp", and advice on making them readable.
   std::string left_out = {}, left_out_advice = {};
   bool held_out = false;  // val was held out by val_fraction and split_seed
@@ -96,9 +97,11 @@ DataSets open_dataset(const DataOptions&);
 std::unique_ptr<Dataset> open_files(std::vector<std::string> paths);
 // Whether `path` is an index of records or a folder of records.
 bool is_records(const std::string& path);
-// All images of the records, part by part. If bad records are left out, adds a line to `problems`.
+// All images of the records, part by part. If bad records are left out, adds a line to `problems`;
+// for files that aren't read, to `notes`.
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
-                                                    std::vector<std::string>& problems);
+                                                    std::vector<std::string>& problems,
+                                                    std::vector<std::string>& notes);
 // The image files in a folder, at any depth, recognised by extension: sorted by name, folder by
 // folder, without hidden files. Adds lines about what is left out to `notes`. Throws DataError if a
 // folder can't be listed.

@@ -44,6 +44,25 @@ bool may_be_folder(const fs::path& path) {
   return !of_file && !is_read(extension_of(path)) && !is_other_image(extension_of(path));
 }
 
+std::string name_of_device(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  const std::string what = type == fs::file_type::regular  ? "a file"
+                           : type == fs::file_type::fifo   ? "a named pipe"
+                           : type == fs::file_type::socket ? "a socket"
+                                                           : "a device";
+  return fs::is_symlink(path, error) ? "a link to " + what : what;
+}
+
+[[noreturn]] void refuse_in_place_of_folder(const fs::path& path) {
+  const std::string link = link_without_target(path);
+  throw DataError(path.string() + ": " +
+                  (link.empty() ? name_of_device(path) + ", not a folder" : link) +
+                  "; a class or a part of the data may be missing: put the folder back, or delete "
+                  "the " +
+                  (link.empty() ? "file" : "link"));
+}
+
 // Files whose extensions aren't read; `files`: all of their folder.
 void sort_out(const std::vector<fs::path>& not_read, const std::vector<fs::path>& files,
               const fs::path& root, LeftOut& left_out) {
@@ -62,7 +81,7 @@ void scan_folder(const fs::path& root, const fs::path& folder, ClassFolder& foun
   FolderEntries entries = entries_of(folder);
   for (const fs::path& inner : entries.folders) scan_folder(root, inner, found);
   std::vector<fs::path> links = std::move(entries.linked_folders), not_read;
-  for (const auto* paths : {&entries.files, &entries.lost})
+  for (const auto* paths : {&entries.files, &entries.devices, &entries.lost})
     for (const fs::path& path : *paths) {
       const bool lost_folder = paths == &entries.lost && may_be_folder(path);
       if (is_read(extension_of(path)))
@@ -115,7 +134,7 @@ FolderEntries entries_of(const fs::path& folder) {
     else if (at->is_directory(lost))
       (at->is_symlink(ignored) ? found.linked_folders : found.folders).push_back(at->path());
     else if (!lost)
-      found.files.push_back(at->path());
+      (at->is_regular_file(ignored) ? found.files : found.devices).push_back(at->path());
     else if (is_missing(lost) && at->is_symlink(ignored))
       found.lost.push_back(at->path());
     else if (!is_missing(lost))  // otherwise it was deleted just now
@@ -125,8 +144,11 @@ FolderEntries entries_of(const fs::path& folder) {
     const std::string link = link_without_target(folder);
     throw DataError(folder.string() + ": " + (link.empty() ? "no such folder" : link));
   }
+  if (error == std::errc::not_a_directory)
+    throw DataError(folder.string() + ": " + name_of_device(folder) + ", not a folder");
   if (error) throw MachineError(folder, error.value());
-  for (auto* paths : {&found.folders, &found.linked_folders, &found.files, &found.lost})
+  for (auto* paths :
+       {&found.folders, &found.linked_folders, &found.files, &found.devices, &found.lost})
     std::ranges::sort(*paths);
   std::ranges::sort(found.systems);
   return found;
@@ -142,11 +164,9 @@ ClassFolder scan_class(const fs::path& root, const fs::path& folder) {
 
 std::vector<fs::path> folders_in(const fs::path& path) {
   FolderEntries entries = entries_of(path);
-  for (const fs::path& link : entries.lost)
-    if (may_be_folder(link))
-      throw DataError(link.string() + ": " + link_without_target(link) +
-                      "; a class or a part of the data may be missing: put the folder back, or "
-                      "delete the link");
+  for (const auto* paths : {&entries.lost, &entries.devices})
+    for (const fs::path& path : *paths)
+      if (may_be_folder(path)) refuse_in_place_of_folder(path);
   std::vector<fs::path> folders = std::move(entries.folders);
   folders.insert(folders.end(), entries.linked_folders.begin(), entries.linked_folders.end());
   std::ranges::sort(folders);
@@ -156,7 +176,8 @@ std::vector<fs::path> folders_in(const fs::path& path) {
 std::vector<fs::path> files_in(const fs::path& path) {
   FolderEntries entries = entries_of(path);
   std::vector<fs::path> files = std::move(entries.files);
-  files.insert(files.end(), entries.lost.begin(), entries.lost.end());
+  for (const auto* more : {&entries.devices, &entries.lost})
+    files.insert(files.end(), more->begin(), more->end());
   std::ranges::sort(files);
   return files;
 }

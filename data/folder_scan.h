@@ -19,8 +19,9 @@ struct LeftOut {
 // One folder's entries. Throws DataError if the folder or an entry can't be looked at.
 struct FolderEntries {
   std::vector<std::filesystem::path> folders, linked_folders;
-  std::vector<std::filesystem::path> files;  // all else, such as pipes, which openers refuse
-  std::vector<std::filesystem::path> lost;   // links without a target
+  std::vector<std::filesystem::path> files;
+  std::vector<std::filesystem::path> devices;  // pipes, sockets and devices, openers refuse them
+  std::vector<std::filesystem::path> lost;     // links without a target
   std::vector<std::string> systems;
 };
 FolderEntries entries_of(const std::filesystem::path& folder);
@@ -35,9 +36,10 @@ struct ClassFolder {
 // Files at any depth, also links without a target; links to folders are not followed.
 ClassFolder scan_class(const std::filesystem::path& root, const std::filesystem::path& folder);
 
-// Folders and links to folders. Throws DataError if a link without a target may be to a folder.
+// Folders and links to folders. Throws DataError if a pipe or a link without a target may stand in
+// the place of a folder.
 std::vector<std::filesystem::path> folders_in(const std::filesystem::path&);
-// All else, also links without a target.
+// All else, also pipes and links without a target.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path&);
 
 // A folder's train/ and val/, in any case or under their other names, with class folders in them;

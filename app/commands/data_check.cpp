@@ -80,6 +80,7 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
                   shown_remark);
   text += section("images that are not read", found.not_read, shown_remark);
   if (!found.not_read_advice.empty()) text += "  " + shown(found.not_read_advice) + "\n";
+  text += section("files of records that are not read", found.lost, shown);
   text += section("images outside the class folders", found.outside, shown);
   text += section("classes without images", found.empty_classes, shown);
   text += section("classes of nearly the same name", found.alike_classes, shown);
@@ -107,20 +108,22 @@ Json json_of(const DataCheck& found) {
     counts[found.has_val ? "train" : "images"] = c.train;
     if (found.has_val) counts["val"] = c.val;
   }
-  return {{"images", found.images},
-          {"other_files", found.other_files},
-          {"clean", found.clean()},
-          {"damaged", json_of(found.damaged)},
-          {"flawed", json_of(found.flawed)},
-          {"tiny", json_of(found.tiny)},
-          {"not_read", json_of(found.not_read)},
-          {"outside", found.outside},
-          {"empty_classes", found.empty_classes},
-          {"alike_classes", found.alike_classes},
-          {"equal", equal},
-          {"val_in_train", found.val_in_train},
-          {"left_out", found.left_out},
-          {"classes", classes}};
+  Json all = {{"images", found.images},
+              {"other_files", found.other_files},
+              {"clean", found.clean()},
+              {"damaged", json_of(found.damaged)},
+              {"flawed", json_of(found.flawed)},
+              {"tiny", json_of(found.tiny)},
+              {"not_read", json_of(found.not_read)},
+              {"outside", found.outside},
+              {"empty_classes", found.empty_classes},
+              {"alike_classes", found.alike_classes},
+              {"equal", equal},
+              {"val_in_train", found.val_in_train},
+              {"left_out", found.left_out},
+              {"classes", classes}};
+  if (!found.lost.empty()) all["lost"] = found.lost;
+  return all;
 }
 
 int check(const CommandLine& line, const std::vector<std::string>&) {

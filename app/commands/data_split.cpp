@@ -37,7 +37,9 @@ constexpr OptionRow rows[] = {
      "symbolic links to SRC's files instead of copies, on any disk; SRC must stay where it is"}};
 
 void require_outside(const std::string& dst, const std::string& src) {
-  const fs::path inside = fs::weakly_canonical(dst).lexically_relative(fs::canonical(src));
+  std::error_code error;  // then the folder can't be made, which NewFolder says
+  const fs::path real = fs::weakly_canonical(dst, error);
+  const fs::path inside = error ? fs::path() : real.lexically_relative(fs::canonical(src));
   if (!inside.empty() && *inside.begin() != ".." && inside != ".")
     throw UserError("DST " + dst + " is inside SRC, where it would be a class");
 }

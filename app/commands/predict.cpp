@@ -77,7 +77,8 @@ Named find_pictures(const std::vector<std::string>& given) {
                                               : "can't be read: " + error.message()));
     } else if (is_records(path)) {
       found.end_files();
-      for (auto& part : open_recorded(path, found.problems)) found.parts.push_back(std::move(part));
+      for (auto& part : open_recorded(path, found.problems, found.notes))
+        found.parts.push_back(std::move(part));
     } else if (fs::is_directory(status)) {
       const std::vector<std::string> below = pictures_in(path, found.notes);
       if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");

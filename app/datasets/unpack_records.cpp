@@ -30,8 +30,13 @@ class Unpacker {
 
   bool records(const std::string& path) {
     const RecordParts parts = find_record_parts(path, skip_bad_);
-    result.skipped = parts.skipped;
-    result.first_skipped = parts.first_skipped;
+    result.warnings = parts.lost;
+    if (parts.skipped.count() > parts.skipped.records) {
+      result.warnings.push_back(parts.skipped.line());
+    } else {
+      result.skipped = parts.skipped.records;
+      result.first_skipped = parts.skipped.first;
+    }
     for (const auto& part : parts.all) all_ += static_cast<int64_t>(part->index.rows.size());
     for (const auto& part : parts.all)
       if (!records_of(*part, place_of(parts.all.size(), part == parts.all.front()))) return false;
@@ -57,9 +62,8 @@ class Unpacker {
       ++done_;
       if (before && before->file == row.file && before->number == row.number) continue;
       before = &row;
-      std::string record;
       try {
-        const PictureExample picture = parse_example(records.files.read(row, record));
+        const PictureExample picture = records.picture(row);
         write(place / path_of(records.index, row), std::as_bytes(std::span(picture.image)));
       } catch (const BadImage& e) {
         skip(records.files.path(row.file) + ": record " + std::to_string(row.number) + " at byte " +

@@ -5,12 +5,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace bv {
 
 struct Unpacked {
   int64_t pictures = 0, skipped = 0;
   std::string first_skipped = {};
+  std::vector<std::string> warnings = {};  // of files of records that aren't read
 };
 // Writes CLASS/NAME into `folder`, which must exist; photos with objects keep their own names. Two
 // parts are written to train/ and val/. Pictures in records keep their bytes, CIFAR's become PNG.

@@ -81,6 +81,7 @@ class Checker {
   // At most this many images, evenly spread; all are counted.
   void list(const DataSets& sets, int64_t most) {
     data_ = &sets;
+    found.lost = sets.lost;
     found.has_val = sets.val != nullptr;
     for (const std::string& name : sets.classes) classes_[name];
     const int64_t all = sets.train->size() + (sets.val ? sets.val->size() : 0);
@@ -249,8 +250,8 @@ class Checker {
 }  // namespace
 
 bool DataCheck::clean() const {
-  return damaged.empty() && flawed.empty() && tiny.empty() && not_read.empty() && outside.empty() &&
-         empty_classes.empty() && alike_classes.empty() && equal.empty();
+  return damaged.empty() && flawed.empty() && tiny.empty() && not_read.empty() && lost.empty() &&
+         outside.empty() && empty_classes.empty() && alike_classes.empty() && equal.empty();
 }
 
 DataCheck check_data(const DataSets& sets, int64_t most, int min_side, int threads,

@@ -34,6 +34,7 @@ struct DataCheck {
   std::vector<FileRemark> tiny;
   std::vector<FileRemark> not_read;        // images with an extension that isn't read
   std::string not_read_advice;             // "3 .heic: find ... converts them"
+  std::vector<std::string> lost;           // lines about files of records that aren't read
   std::vector<std::string> outside;        // images next to the class folders
   std::vector<std::string> empty_classes;  // folders without images, or missing
   std::vector<std::string> alike_classes;  // "'Cat' and 'cat' differ only in ..."

@@ -135,12 +135,14 @@ PictureExample parse_example(std::string_view payload) {
       !example.ParseFromArray(payload.data(), static_cast<int>(payload.size())))
     throw BadImage("not a tf.train.Example");
   PictureExample picture;
+  std::string unread_image = "it has none of image/encoded, image and jpeg";
   int image_rank = std::size(image_keys), label_rank = std::size(label_keys);
   for (Features::Entry& entry : *example.mutable_features()->mutable_feature()) {
     const std::string& key = entry.key();
     Feature& value = *entry.mutable_value();
     if (const int rank = rank_of(key, image_keys); rank >= 0 && rank <= image_rank) {
       picture.image = take_bytes(value);
+      if (picture.image.empty()) unread_image = key + " holds " + description_of(value);
       image_rank = rank;
     } else if (const int of_label = rank_of(key, label_keys);
                of_label >= 0 && of_label <= label_rank) {
@@ -156,8 +158,7 @@ PictureExample parse_example(std::string_view payload) {
       picture.name = take_bytes(value);
     }
   }
-  if (picture.image.empty())
-    throw BadImage("an Example without a picture (image/encoded, image or jpeg)");
+  if (picture.image.empty()) throw BadImage("an Example without a picture: " + unread_image);
   return picture;
 }
 

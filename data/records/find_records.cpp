@@ -58,7 +58,8 @@ bool is_record_file(const fs::path& path, Told how) {
 std::vector<fs::path> places_in(const std::string& folder, Told how = Told::by_name) {
   std::vector<fs::path> places = {folder};
   const FolderEntries entries = entries_of(folder);
-  for (const auto* inner : {&entries.folders, &entries.linked_folders, &entries.lost})
+  for (const auto* inner :
+       {&entries.folders, &entries.linked_folders, &entries.devices, &entries.lost})
     for (const fs::path& path : *inner)
       if (const std::string name = path.filename(); name == "train" || is_val_name(name))
         places.push_back(path);
@@ -74,7 +75,7 @@ std::optional<Told> told_by(const std::string& folder) {
     std::error_code error;
     if (!fs::is_directory(place, error)) continue;  // a link without a target
     const FolderEntries here = entries_of(place);
-    for (const auto* paths : {&here.files, &here.lost})
+    for (const auto* paths : {&here.files, &here.devices, &here.lost})
       if (std::ranges::any_of(*paths, has_record_name)) return Told::by_name;
     if (here.folders.empty() && here.linked_folders.empty())
       std::ranges::copy_if(here.files, std::back_inserter(others), may_be_records);

@@ -8,7 +8,6 @@
 #include "data/decode/decode_image.h"
 #include "data/held_out.h"
 #include "data/records/record_parts.h"
-#include "data/records/shard_names.h"
 #include "data/sources.h"
 
 namespace bv {
@@ -41,8 +40,7 @@ class RecordDataset : public Dataset {
     return view(index, whole).pixels;
   }
   View view(int64_t index, const RequestFn& choose) const override {
-    std::string record;
-    const std::string picture = parse_example(records_->files.read(row(index), record)).image;
+    const std::string picture = records_->picture(row(index)).image;
     const std::span bytes(reinterpret_cast<const uint8_t*>(picture.data()), picture.size());
     const RecordIndex& listed = records_->index;
     return decode_view(bytes, choose, listed.boxes.empty() ? Region{} : listed.boxes[rows_[index]]);
@@ -138,38 +136,22 @@ void add_to(Fingerprint& print, const Records& records, const std::vector<uint32
   }
 }
 
-// "1 of 3 shards of train, the first ...": shards of which no record is listed.
-std::string missing_shards_of(const Records& first, const Records& last) {
-  std::vector<std::string> files;
-  for (const RecordIndex* index : {&first.index, &last.index}) {
-    const std::vector<uint64_t> ends = index->ends();
-    for (size_t i = 0; i < ends.size(); ++i)
-      if (ends[i] > 0) files.push_back(index->files[i]);
-  }
-  return missing_shards(files);
-}
-
-// "2 records can't be read and are left out, the first x.tfrecord: record 1 at byte 99: ..."
-std::string left_out_of(const RecordParts& parts) {
-  return (parts.skipped == 1 ? "a record can't be read and is left out, "
-                             : std::to_string(parts.skipped) +
-                                   " records can't be read and are left out, the first ") +
-         parts.first_skipped;
-}
-
 RecordParts find_noted(const std::string& path, const DataOptions& options) {
   RecordParts parts = find_record_parts(path, options.skip_bad_records);
-  if (parts.skipped > 0) parts.notes.push_back("warning: " + left_out_of(parts));
+  if (parts.skipped.count() > 0) parts.notes.push_back("warning: " + parts.skipped.line());
+  for (const std::string& line : parts.lost) parts.notes.push_back("warning: " + line);
   return parts;
 }
 
 }  // namespace
 
 std::vector<std::unique_ptr<Dataset>> open_recorded(const std::string& path,
-                                                    std::vector<std::string>& problems) {
+                                                    std::vector<std::string>& problems,
+                                                    std::vector<std::string>& notes) {
   std::vector<std::unique_ptr<Dataset>> all;
   const RecordParts parts = find_record_parts(path, true);
-  if (parts.skipped > 0) problems.push_back(left_out_of(parts));
+  if (parts.skipped.count() > 0) problems.push_back(parts.skipped.line());
+  for (const std::string& line : parts.lost) notes.push_back("warning: " + line);
   for (const std::shared_ptr<const Records>& part : parts.all) {
     std::vector<int> labels(part->index.classes.size());
     std::iota(labels.begin(), labels.end(), 0);
@@ -190,11 +172,10 @@ DataSets open_records(const DataOptions& options) {
                       "records; name an index");
     parts.all.push_back(std::move(val.all[0]));
     parts.notes.insert(parts.notes.end(), val.notes.begin(), val.notes.end());
+    parts.lost.insert(parts.lost.end(), val.lost.begin(), val.lost.end());
   }
   const bool split = parts.all.size() == 1;
   const std::shared_ptr<const Records>&first = parts.all.front(), &last = parts.all.back();
-  if (const std::string missing = missing_shards_of(*first, *last); !missing.empty())
-    parts.notes.push_back("warning: records are empty or missing: " + missing);
   const std::vector<std::string> names = names_of(*first, *last, options);
   refuse_two_forms(names, first->path);
   if (names.size() < 2)
@@ -215,6 +196,7 @@ DataSets open_records(const DataOptions& options) {
                 .classes = std::move(classes.names),
                 .fingerprint = print.value(),
                 .notes = std::move(parts.notes),
+                .lost = std::move(parts.lost),
                 .held_out = split,
                 .records = true};
   sets.train = std::make_unique<RecordDataset>(first, std::move(train), classes.labels);

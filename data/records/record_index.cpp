@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,12 +28,15 @@ std::string_view next_part(std::string_view& rest, char separator) {
   return part;
 }
 
+// A number that is too large is the largest, so that what is said of it is that.
 template <class Number>
 std::optional<Number> number_of(std::string_view text) {
   Number number{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return number;
+  if (end != text.data() + text.size()) return {};
+  if (error == std::errc::result_out_of_range && !text.starts_with('-'))
+    return std::numeric_limits<Number>::max();
+  return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
 std::string shown(std::string_view text) { return std::string(text.substr(0, 100)); }
@@ -88,18 +92,19 @@ class Parser {
   }
 
   void read_row(std::string_view line) {
-    const auto label = number_of<uint32_t>(next_part(line, '\t'));
-    const std::string_view file = next_part(line, '\t');
+    const std::string_view label_text = next_part(line, '\t'), file = next_part(line, '\t');
+    const auto label = number_of<uint32_t>(label_text);
     const auto offset = number_of<uint64_t>(next_part(line, '\t'));
-    const auto size = number_of<uint32_t>(next_part(line, '\t'));
+    const std::string_view size_text = next_part(line, '\t');
+    const auto size = number_of<uint32_t>(size_text);
     const std::string_view name = next_part(line, '\t');
     if (!label || file.empty() || !offset || !size || name.empty())
       fail_line("expected label, file, offset, size and name, with tabs between them");
     if (*label >= index_.classes.size())
-      fail_line("label " + std::to_string(*label) + " is not one of the " +
+      fail_line("label " + shown(label_text) + " is not one of the " +
                 std::to_string(index_.classes.size()) + " classes");
     if (*size < record_overhead || *size > max_image_bytes * 2)
-      fail_line("a record can't have " + std::to_string(*size) + " bytes");
+      fail_line("a record can't have " + shown(size_text) + " bytes");
     const uint32_t number = file_number(file);
     auto& [begin, end, records] = last_records_[number];
     const bool again = records > 0 && *offset == begin && *offset + *size == end;

@@ -34,8 +34,7 @@ struct Found {
 struct ScannedFile {
   std::string path;
   std::vector<Found> records;
-  int64_t skipped = 0;
-  std::string first_skipped;
+  SkippedRecords skipped = {};
 };
 
 std::string place_of(const std::string& path, int64_t record, uint64_t offset) {
@@ -76,7 +75,11 @@ class FileScanner {
         at += payload + record_overhead;
       } while (at < file_.size());
     } catch (const BadImage& e) {  // after a wrong length no record can be found
-      leave_out(at, number, e);
+      if (file_.size() == 0)
+        leave_out(found_.path + ": ", &SkippedRecords::files, e);
+      else
+        leave_out(place_of(found_.path, number, at),
+                  number == 0 ? &SkippedRecords::files : &SkippedRecords::rests, e);
     }
     return std::move(found_);
   }
@@ -147,16 +150,21 @@ class FileScanner {
                               .text = picture.text,
                               .name = name_of(picture, name_, number)});
   } catch (const BadImage& e) {
-    leave_out(at, number, e);
+    leave_out(place_of(found_.path, number, at), &SkippedRecords::records, e);
   }
 
-  void leave_out(uint64_t at, uint32_t number, const BadImage& bad) {
-    const std::string line = place_of(found_.path, number, at) + bad.what();
+  void leave_out(const std::string& place, int64_t SkippedRecords::*what, const BadImage& bad) {
+    SkippedRecords skipped{.first = place + bad.what()};
+    const char* const left_out = what == &SkippedRecords::records ? "records out"
+                                 : what == &SkippedRecords::files
+                                     ? "files out"
+                                     : "records out, with all after them in their shards";
     if (!skip_bad_)
-      throw DataError(line + advice_for(bad,
-                                        " (--on-bad-image skip leaves such records out; data "
-                                        "index has it too)"));
-    if (found_.skipped++ == 0) found_.first_skipped = line;
+      throw DataError(skipped.first +
+                      advice_for(bad, std::string(" (--on-bad-image skip leaves such ") + left_out +
+                                          "; data index has it too)"));
+    skipped.*what = 1;
+    found_.skipped.add(skipped);
   }
 
   const std::string name_;
@@ -171,7 +179,7 @@ class FileScanner {
 void check_idx(const std::string& folder, const std::string& file, const ScannedFile& found) try {
   const std::string path = idx_path(folder, file);
   std::error_code error;
-  if (found.skipped > 0 || !fs::exists(path, error)) return;
+  if (found.skipped.count() > 0 || !fs::exists(path, error)) return;
   const std::vector<uint8_t> bytes = read_file(path, uint64_t{1} << 32);
   std::string expected;
   for (const Found& record : found.records)
@@ -298,13 +306,10 @@ std::vector<ScannedSet> scan_records(const std::string& folder, const std::vecto
   std::vector<ScannedSet> result;
   for (size_t s = 0; s < sets.size(); ++s) {
     ScannedSet set{.name = sets[s].name, .index = index_of(sets[s], scanned[s], classes, base)};
-    for (const ScannedFile& file : scanned[s]) {
-      if (set.skipped == 0) set.first_skipped = file.first_skipped;
-      set.skipped += file.skipped;
-    }
+    for (const ScannedFile& file : scanned[s]) set.skipped.add(file.skipped);
     if (set.index.rows.empty())
       throw DataError(folder + ": none of the records of " + set.name +
-                      " can be read, the first: " + set.first_skipped);
+                      " can be read, the first: " + set.skipped.first);
     result.push_back(std::move(set));
   }
   return result;

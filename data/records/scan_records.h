@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/records/record_index.h"
+#include "data/records/skipped_records.h"
 
 namespace bv {
 
@@ -33,8 +34,7 @@ struct ScanOptions {
 struct ScannedSet {
   std::string name;
   RecordIndex index;
-  int64_t skipped = 0;  // bad records
-  std::string first_skipped = {};
+  SkippedRecords skipped = {};
 };
 // All sets get the same classes. Throws DataError that names file, record and offset.
 std::vector<ScannedSet> scan_records(const std::string& folder, const std::vector<RecordSet>&,

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/fsuid.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -99,6 +100,30 @@ TEST_F(FolderScan, ALostFolderIsNamed) {
   EXPECT_EQ(refusal(val.path()), val / "bird: a link without a target (-> nowhere)" + hint);
 }
 
+TEST_F(FolderScan, APipeInThePlaceOfDataIsNamed) {
+  const std::string hint =
+      ", not a folder; a class or a part of the data may be missing: put the folder back, or "
+      "delete the file";
+  for (const std::string name : {"val", "train", "bird"}) {
+    make({"cat", "dog"});
+    ASSERT_EQ(mkfifo(in(name).c_str(), 0600), 0);
+    EXPECT_EQ(refusal(), in(name) + ": a named pipe" + hint);
+    EXPECT_EQ(error_of<DataError>([&] { check(); }), refusal());
+    fs::remove(in(name));
+    link("/dev/null", name);
+    EXPECT_EQ(refusal(), in(name) + ": a link to a device" + hint);
+    fs::remove(in(name));
+  }
+  // A picture is a bad image; a file of no image's name is ignored as others are.
+  ASSERT_EQ(mkfifo(in("dog/8.png").c_str(), 0600), 0);
+  link("/dev/null", "dog/9.png");
+  ASSERT_EQ(mkfifo(in("notes.txt").c_str(), 0600), 0);
+  EXPECT_EQ(find_bad_images(open(), [](int64_t) {}).count(), 2);
+  const DataCheck found = check();
+  ASSERT_EQ(found.damaged.size(), 2u);
+  for (const FileRemark& remark : found.damaged) EXPECT_EQ(remark.what, "not a regular file");
+}
+
 // A shard or a part of records that isn't there doesn't leave the rest to be trained on.
 TEST_F(FolderScan, LostRecordsAreNamed) {
   if (!have_records) GTEST_SKIP() << "without protobuf";
@@ -111,6 +136,12 @@ TEST_F(FolderScan, LostRecordsAreNamed) {
   fs::remove(in("train-00002-of-00003"));
   link("gone", "validation");
   EXPECT_EQ(refusal(), in("validation") + lost);
+  fs::remove(in("validation"));
+  ASSERT_EQ(mkfifo(in("validation").c_str(), 0600), 0);
+  EXPECT_EQ(refusal(), in("validation") + ": a named pipe, not a folder");
+  fs::remove(in("validation"));
+  ASSERT_EQ(mkfifo(in("train-00002-of-00003").c_str(), 0600), 0);
+  EXPECT_EQ(refusal(), in("train-00002-of-00003") + ": not a regular file");
 }
 
 // Root may read everything, so files are opened as someone else.

@@ -8,6 +8,7 @@
 #include "base/files/file_io.h"
 #include "base/text.h"
 #include "data/class_names.h"
+#include "data/records/lost_records.h"
 #include "data/records/scan_records.h"
 #include "data/sources.h"
 #include "engine/console/progress_line.h"
@@ -68,7 +69,8 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
     files += static_cast<int64_t>(set.files.size());
     std::error_code error;
     if (const std::string path = folder + "/" + set.name + ".index"; fs::exists(path, error))
-      throw UserError(path + " exists; remove it to rebuild it");
+      throw UserError(
+          path + " exists; remove it to rebuild it: " + way_to_rebuild(path, folder, set.files));
   }
   ScanOptions options{.skip_bad = o.on_bad_image == OnBadImage::skip,
                       .threads = decoding_threads(o.workers)};
@@ -90,15 +92,17 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
   for (const ScannedSet& set : scanned) indexes.push_back(&set.index);
   if (const std::string empty = empty_classes(scanned[0].index.classes, indexes); !empty.empty())
     print_error_line("warning: " + printable(empty, empty.npos));
+  if (const std::string missing = missing_records(indexes); !missing.empty())
+    print_error_line("warning: " + printable(missing, missing.npos));
   for (const ScannedSet& set : scanned) {
     const std::vector<std::string> idx = idx_texts(set.index);
     for (size_t i = 0; i < idx.size(); ++i)
       if (!idx[i].empty()) write_whole(idx_path(folder, set.index.files[i]), idx[i]);
     const std::string path = folder + "/" + set.name + ".index";
     write_whole(path, index_text(set.index));
-    if (set.skipped > 0)
-      print_error_line("left out " + counted(set.skipped, "damaged record") +
-                       ", the first: " + printable(set.first_skipped, std::string::npos));
+    if (set.skipped.count() > 0)
+      print_error_line("left out " + set.skipped.text("damaged ") +
+                       ", the first: " + printable(set.skipped.first, std::string::npos));
     std::printf("%s: %s in %s, %zu classes\n", path.c_str(),
                 counted(static_cast<int64_t>(set.index.rows.size()), "picture").c_str(),
                 counted(static_cast<int64_t>(set.index.files.size()), "file").c_str(),

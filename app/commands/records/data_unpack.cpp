@@ -41,6 +41,8 @@ int unpack(const CommandLine& line, const std::vector<std::string>&) {
   }
   if (!unpacked) return 128 + stop_signal();
   folder.finish();
+  for (const std::string& warning : unpacked->warnings)
+    print_error_line("warning: " + printable(warning, std::string::npos));
   if (unpacked->skipped > 0)
     print_error_line("skipped " + counted(unpacked->skipped, "bad picture") +
                      ", the first: " + printable(unpacked->first_skipped, std::string::npos));

@@ -196,6 +196,19 @@ TEST_F(RecordLabels, AreReadFromFilesOfAnyName) {
   EXPECT_FALSE(is_records(in("logs")));
 }
 
+TEST_F(RecordLabels, OfRecordsWithoutAPictureSayWhatIsThere) {
+  const auto what = [](const std::vector<Feature>& features) {
+    std::string map;
+    for (const auto& [key, value] : features) map += field(1, field(1, key) + field(2, value));
+    return error_of<BadImage>([&] { parse_example(field(1, map)); });
+  };
+  const std::string none = "an Example without a picture: ";
+  EXPECT_EQ(what({}), none + "it has none of image/encoded, image and jpeg");
+  EXPECT_EQ(what({{"image/encoded", strings({""})}}), none + "image/encoded holds a string, ''");
+  EXPECT_EQ(what({{"jpeg", strings({"a", "b"})}}), none + "jpeg holds 2 strings: 'a' 'b'");
+  EXPECT_EQ(what({{"image", integers({1, 2})}}), none + "image holds 2 integers: 1 2");
+}
+
 TEST_F(RecordLabels, InCompressedFilesAreToBeUnpacked) {
   write_text(in("my tf/train.tfrecord.gz"), "\x1F\x8B\x08 and so on");
   EXPECT_EQ(refusal("my tf"), in("my tf") + ": has train.tfrecord.gz, a compressed file; its " +

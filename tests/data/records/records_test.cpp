@@ -68,6 +68,11 @@ TEST(RecordIndex, IsRefusedByLine) {
       {head + "0\tr\t0\t50\ta\t1,2,3,4\n0\tr\t50\t50\tb\n",
        "some lines have a box and some have none"},
       {head + "0\tr\t9999999999999999999\t50\ta\n", "line 3: the offset is too large"},
+      {head + "0\tr\t99999999999999999999\t50\ta\n", "line 3: the offset is too large"},
+      {head + "99999999999\tr\t0\t50\ta\n",
+       "line 3: label 99999999999 is not one of the 1 classes"},
+      {head + "0\tr\t0\t99999999999\ta\n", "line 3: a record can't have 99999999999 bytes"},
+      {head + "-1\tr\t0\t50\ta\n", "line 3: expected label, file, offset, size and name"},
   };
   for (const auto& [text, line] : cases)
     EXPECT_TRUE(is_line(error_of<DataError>([&] { parse_index(text, "x.index"); }), line)) << text;
@@ -141,6 +146,7 @@ TEST_F(Records, AreTheFolderTheyWerePackedFrom) {
   for (const std::string& line : split(contents(in("packed/some.index")), '\n'))
     if (!line.empty() && !has(line, "some-00001-of")) rest += line + "\n";
   write_text(in("packed/some.index"), rest);
+  write_text(in("packed/some-00001-of-00003.tfrecord"), "");
   EXPECT_EQ(
       open_dataset({.path = in("packed")}).notes,
       std::vector<std::string>{"warning: records are empty or missing: 1 of 3 shards of some, "
@@ -349,8 +355,12 @@ TEST_F(Records, OfTensorFlowAreReadWithAndWithoutIndex) {
   const std::string file = in("tools/train/train-00001-of-00002"), whole = contents(file);
   write_text(file, whole.substr(0, 300));
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 1 at byte 152: the file is cut off"));
+  EXPECT_TRUE(has(refusal("tools"),
+                  " (--on-bad-image skip leaves such records out, with all after them in their "
+                  "shards; data index has it too)"));
   write_text(file, "");
-  EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: the file is empty"));
+  EXPECT_TRUE(is_line(refusal("tools"), file + ": the file is empty (--on-bad-image skip leaves "
+                                               "such files out; data index has it too)"));
   write_text(file, std::string(100, 'x'));
   EXPECT_TRUE(is_line(refusal("tools"), file + ": record 0 at byte 0: not a TFRecord file"));
   // The record is skipped and counted, with all records after it.
@@ -359,14 +369,15 @@ TEST_F(Records, OfTensorFlowAreReadWithAndWithoutIndex) {
     const ScannedSet set = scan_records(in("tools"), find_record_sets(in("tools")),
                                         {.skip_bad = true}, [](int64_t) {})[0];
     EXPECT_EQ(set.index.rows.size(), left);
-    return std::to_string(set.skipped) + ": " + set.first_skipped;
+    return set.skipped.text() + ": " + set.skipped.first;
   };
-  EXPECT_EQ(skipped("", 4), "1: " + file + ": record 0 at byte 0: the file is empty");
-  EXPECT_EQ(skipped(whole.substr(0, 300), 5),
-            "1: " + file + ": record 1 at byte 152: the file is cut off");
+  EXPECT_EQ(skipped("", 4), "1 whole file: " + file + ": the file is empty");
+  EXPECT_EQ(skipped(whole.substr(0, 300), 5), "1 record and all after it in this shard: " + file +
+                                                  ": record 1 at byte 152: the file is cut off");
   std::string damaged = whole;
   damaged[100] ^= 1, damaged[152] ^= 1;
-  EXPECT_EQ(skipped(damaged, 4), "2: " + file + ": record 0 at byte 0: its checksum is wrong");
+  EXPECT_EQ(skipped(damaged, 4), "1 record, 1 record and all after it in this shard: " + file +
+                                     ": record 0 at byte 0: its checksum is wrong");
 }
 
 TEST_F(Records, LabelsBeginWhereTheyAreSaidTo) {

@@ -1,0 +1,90 @@
+#include "data/records/lost_records.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/text.h"
+#include "data/records/shard_names.h"
+
+namespace bv {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_empty(const fs::path& path) {
+  std::error_code error;
+  return fs::file_size(path, error) == 0 && !error;
+}
+
+// "2 files of records aren't in x.index and are not read, the first x-00002-of-00003"
+std::string unlisted_line(const Records& records, const std::vector<std::string>& files,
+                          bool same_set) {
+  return (files.size() == 1
+              ? "a file of records isn't in " + records.path + " and is not read, "
+              : counted(static_cast<int64_t>(files.size()), "file") + " of records aren't in " +
+                    records.path + " and are not read, the first ") +
+         records.folder + "/" + files[0] +
+         (same_set && records.index.boxes.empty() && records.path != records.folder
+              ? "; move it elsewhere, or list it: " +
+                    way_to_rebuild(records.path, records.folder, records.index.files)
+              : "; move it into a folder of its own");
+}
+
+}  // namespace
+
+std::string missing_records(std::span<const RecordIndex* const> indexes,
+                            std::vector<std::string> others) {
+  for (const RecordIndex* index : indexes) {
+    const std::vector<uint64_t> ends = index->ends();
+    for (size_t i = 0; i < ends.size(); ++i)
+      if (ends[i] > 0) others.push_back(index->files[i]);
+  }
+  const std::string missing = missing_shards(others);
+  return missing.empty() ? "" : "records are empty or missing: " + missing;
+}
+
+std::vector<std::string> lost_records(std::span<const std::shared_ptr<const Records>> parts,
+                                      std::span<const RecordSet> found, Sets sets) {
+  std::set<std::string> listed;
+  std::vector<const RecordIndex*> indexes;
+  for (const auto& part : parts) {
+    listed.insert(part->index.files.begin(), part->index.files.end());
+    indexes.push_back(&part->index);
+  }
+  const Records& first = *parts[0];
+  std::vector<std::string> unlisted;
+  bool same_set = true;
+  for (const RecordSet& set : found) {
+    const auto is_listed = [&](const std::string& file) { return listed.contains(file); };
+    const bool known = std::ranges::any_of(set.files, is_listed);
+    if (sets == Sets::listed && !known) continue;
+    for (const std::string& file : set.files) {
+      if (is_listed(file) || is_empty(fs::path(first.folder) / file)) continue;
+      unlisted.push_back(file);
+      same_set = same_set && known;
+    }
+  }
+  std::vector<std::string> lines;
+  if (!unlisted.empty()) lines.push_back(unlisted_line(first, unlisted, same_set));
+  if (std::string missing = missing_records(indexes, unlisted); !missing.empty())
+    lines.push_back(std::move(missing));
+  return lines;
+}
+
+std::string way_to_rebuild(const std::string& index_path, const std::string& folder,
+                           std::span<const std::string> files) {
+  std::error_code error;
+  bool beside = false, apart = false;  // the .idx files
+  for (const std::string& file : files) {
+    if (fs::exists(idx_path(folder, file), error))
+      (fs::path(file).has_parent_path() ? apart : beside) = true;
+  }
+  const bool folders = apart || fs::is_directory(index_path, error);
+  return "`rm " + std::string(folders ? "-r " : "") + shell_word(index_path) +
+         (beside ? " " + shell_word(folder) + "/*.idx" : "") +
+         (apart ? " " + shell_word(folder + "/idx_files") : "") + " && ./launcher data index " +
+         shell_word(folder) + "`";
+}
+
+}  // namespace bv
