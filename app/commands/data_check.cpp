@@ -80,7 +80,7 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
                   shown_remark);
   text += section("images that are not read", found.not_read, shown_remark);
   if (!found.not_read_advice.empty()) text += "  " + shown(found.not_read_advice) + "\n";
-  text += section("files of records that are not read", found.lost, shown);
+  for (const std::string& line : found.lost) text += shown(line) + "\n";
   text += section("images outside the class folders", found.outside, shown);
   text += section("classes without images", found.empty_classes, shown);
   text += section("classes of nearly the same name", found.alike_classes, shown);

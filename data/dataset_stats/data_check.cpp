@@ -60,8 +60,8 @@ class Checker {
   DataCheck found;
 
   void list(const std::string& path) {
-    if (!cifar_folder(path).empty()) return list_images(open_cifar({.path = path}));
     if (is_records(path)) return list_images(open_records({.path = path, .val_fraction = 0}));
+    if (!cifar_folder(path).empty()) return list_images(open_cifar({.path = path}));
     const PartFolders parts = require_train(find_parts(path), path);
     found.has_val = !parts.val.empty();
     list_part(parts.train.empty() ? fs::path(path) : parts.train, train);

@@ -12,23 +12,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_empty(const fs::path& path) {
-  std::error_code error;
-  return fs::file_size(path, error) == 0 && !error;
-}
-
-// "2 files of records aren't in x.index and are not read, the first x-00002-of-00003"
+// "2 files of records aren't in x.index and are not read, the first x-00002-of-00003; move ..."
 std::string unlisted_line(const Records& records, const std::vector<std::string>& files,
                           bool same_set) {
-  return (files.size() == 1
-              ? "a file of records isn't in " + records.path + " and is not read, "
-              : counted(static_cast<int64_t>(files.size()), "file") + " of records aren't in " +
-                    records.path + " and are not read, the first ") +
-         records.folder + "/" + files[0] +
-         (same_set && records.index.boxes.empty() && records.path != records.folder
-              ? "; move it elsewhere, or list it: " +
-                    way_to_rebuild(records.path, records.folder, records.index.files)
-              : "; move it into a folder of its own");
+  const bool one = files.size() == 1;
+  const std::string them = one ? "it" : "them";
+  const std::string line =
+      (one ? "a file of records isn't in " + records.path + " and is not read, "
+           : counted(static_cast<int64_t>(files.size()), "file") + " of records aren't in " +
+                 records.path + " and are not read, the first ") +
+      records.folder + "/" + files[0] + "; move " + them;
+  if (!same_set || !records.index.boxes.empty() || records.path == records.folder)
+    return line + " into another folder";
+  return line + " elsewhere, or list " + them + ": " +
+         way_to_rebuild(records.path, records.folder, records.index.files);
 }
 
 }  // namespace
@@ -60,7 +57,8 @@ std::vector<std::string> lost_records(std::span<const std::shared_ptr<const Reco
     const bool known = std::ranges::any_of(set.files, is_listed);
     if (sets == Sets::listed && !known) continue;
     for (const std::string& file : set.files) {
-      if (is_listed(file) || is_empty(fs::path(first.folder) / file)) continue;
+      std::error_code error;
+      if (is_listed(file) || fs::is_empty(fs::path(first.folder) / file, error)) continue;
       unlisted.push_back(file);
       same_set = same_set && known;
     }
@@ -83,8 +81,8 @@ std::string way_to_rebuild(const std::string& index_path, const std::string& fol
   const bool folders = apart || fs::is_directory(index_path, error);
   return "`rm " + std::string(folders ? "-r " : "") + shell_word(index_path) +
          (beside ? " " + shell_word(folder) + "/*.idx" : "") +
-         (apart ? " " + shell_word(folder + "/idx_files") : "") + " && ./launcher data index " +
-         shell_word(folder) + "`";
+         (apart ? " " + shell_word(folder + "/idx_files") : "") + " && " + own_command() +
+         " data index " + shell_word(folder) + "`";
 }
 
 }  // namespace bv
