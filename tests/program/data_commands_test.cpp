@@ -91,7 +91,7 @@ TEST_F(DataCommands, SplitRefuses) {
   expect_refused("data split photos photos/out",
                  "DST photos/out is inside SRC, where it would be a class");
   fs::create_symlink("loop", in("loop"));
-  expect_refused("data split photos loop/out", "DST loop/out: can't make this folder: ");
+  expect_refused("data split photos loop/out", "DST loop/out: can't make this folder: File exists");
   expect_refused("data split photos out --val-fraction 0",
                  "--val-fraction 0: must be more than 0 and less than 1");
   expect_refused("data split photos out --val-fraction 1",

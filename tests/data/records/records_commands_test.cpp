@@ -83,7 +83,16 @@ TEST_F(RecordCommands, ThereAndBack) {
   EXPECT_EQ(go("data stats out").output.substr(4), go("data stats photos").output.substr(7));
   EXPECT_TRUE(go("data check out/all.index").output.ends_with("clean\n"));
   expect_refused("data split out parts", "out: records, which training splits by itself");
-  const std::string file = in("out/all-00000-of-00003.tfrecord");
+  const std::string file = in("out/all-00000-of-00003.tfrecord"),
+                    unlisted = "out/all-00003-of-00003.tfrecord";
+  fs::copy_file(file, in(unlisted));
+  EXPECT_EQ(run("data check out").code, 1);
+  EXPECT_TRUE(has(run("data check out").output, "\na file of records isn't in out/all.index"));
+  EXPECT_TRUE(has(run("data check out --json").output,
+                  ",\"lost\":[\"a file of records isn't in out/all.index and is not read, " +
+                      unlisted + "; move it elsewhere"));
+  EXPECT_TRUE(go("data unpack out some").errors.starts_with("warning: a file of records isn't in"));
+  fs::remove(in(unlisted));
   std::string damaged = contents(file);
   damaged[200] ^= 1;
   write_text(file, damaged);
