@@ -28,7 +28,8 @@ Contradiction compare(const PictureExample& picture, const RecordIndex& index,
   if (!index.boxes.empty()) return {};  // the labels are those of objects
   if (picture.label && class_name == std::to_string(*picture.label)) return {};
   const std::string row_class = "one of the class " + in_quotes(class_name);
-  if (picture.text != class_name && std::ranges::count(index.classes, picture.text) > 0)
+  if (!picture.text.empty() && picture.text != class_name &&
+      std::ranges::count(index.classes, picture.text) > 0)
     return {"has the class " + in_quotes(picture.text), row_class};
   // The index counts labels from 0, the records from 0 or 1.
   if (picture.label && *picture.label != row.label && *picture.label != int64_t{row.label} + 1)

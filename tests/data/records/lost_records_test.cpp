@@ -140,7 +140,8 @@ TEST_F(LostRecords, FilesThatTheIndexDoesntListAreSaid) {
   // Another set is another data set: an index that is named doesn't list it.
   fs::rename(in("tf/x-00002-of-00002.tfrecord"), in("tf/train-00000-of-00001.tfrecord"));
   EXPECT_EQ(open(in("tf/x.index")).notes, Lines{});
-  EXPECT_TRUE(has(check(in("tf")).lost[0], "train-00000-of-00001.tfrecord; move it into another folder"));
+  EXPECT_TRUE(
+      has(check(in("tf")).lost[0], "train-00000-of-00001.tfrecord; move it into another folder"));
 }
 
 TEST_F(LostRecords, MissingFilesAreFound) {
