@@ -26,7 +26,6 @@ Contradiction compare(const PictureExample& picture, const RecordIndex& index,
       file_name(picture.name) != file_name(name))
     return {"is called " + in_quotes(picture.name), in_quotes(name)};
   if (!index.boxes.empty()) return {};  // the labels are those of objects
-  if (picture.label && class_name == std::to_string(*picture.label)) return {};
   const std::string row_class = "one of the class " + in_quotes(class_name);
   if (!picture.text.empty() && picture.text != class_name &&
       std::ranges::count(index.classes, picture.text) > 0)

@@ -116,6 +116,8 @@ TEST_F(LostRecords, ExchangedLabelsEndARun) {
   write("tf/" + second, 2, "1");
   index("tf");
   EXPECT_EQ(reading(), "no error");
+  write_text(in("tf/" + second), contents(in("tf/" + first)));
+  EXPECT_TRUE(is_line(reading(), second + ": record 0 at byte 0 has the class '0', "));
 }
 
 TEST_F(LostRecords, FilesThatTheIndexDoesntListAreSaid) {
