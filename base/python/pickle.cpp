@@ -46,7 +46,8 @@ void PickleReader::refuse_size(const std::string& what) const {
 std::string_view PickleReader::taken(uint64_t bytes) {
   if (bytes > file_.size() - next_)
     throw FileError("truncated: it ends at byte " + std::to_string(file_.size()) +
-                    ", within what begins at " + std::to_string(at_) +
+                    (at_ == file_.size() ? ", without an end mark"
+                                         : ", within what begins at " + std::to_string(at_)) +
                     "; download or copy it again");
   const std::string_view found(reinterpret_cast<const char*>(file_.data()) + next_, bytes);
   next_ += bytes;

@@ -46,6 +46,11 @@ constexpr ElementType types[] = {{"F64", 8, read_converted<double, to_float>},
 
 }  // namespace
 
+bool holds_integers(const ElementType& type) {
+  return type.name != "BF16" &&
+         std::string_view("IUB").find(type.name[0]) != std::string_view::npos;
+}
+
 const ElementType* find_element_type(std::string_view name) {
   const auto found = std::ranges::find(types, name, &ElementType::name);
   return found == std::end(types) ? nullptr : found;

@@ -16,6 +16,7 @@ struct ElementType {
   uint64_t bytes;         // per element
   void (*read)(const ReadBytes&, uint64_t offset, std::span<float> out);
 };
+bool holds_integers(const ElementType&);                      // or BOOL
 const ElementType* find_element_type(std::string_view name);  // null if there is none
 
 }  // namespace bv

@@ -212,6 +212,7 @@ TensorFile read_from(const ReadBytes& read, uint64_t file_bytes, const std::stri
   for (TensorEntry& entry : header.tensors) {
     HostTensor& tensor = file.tensors[entry.name];
     tensor.shape = std::move(entry.shape);
+    tensor.integers = holds_integers(*entry.dtype);
     tensor.data.resize((entry.end - entry.begin) / entry.dtype->bytes);
     entry.dtype->read(read, data + entry.begin, tensor.data);
   }

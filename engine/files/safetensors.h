@@ -16,6 +16,7 @@ namespace bv {
 struct HostTensor {
   std::vector<int64_t> shape;
   std::vector<float> data;  // fp32 in memory, whatever the file's dtype
+  bool integers = false;    // in the file
 };
 
 using Tensors = std::map<std::string, HostTensor>;  // by name

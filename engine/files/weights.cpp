@@ -124,7 +124,8 @@ class Fitting {
       if (name.ends_with(".ls1.gamma")) advice_ = "; no model here has LayerScale (ls1, ls2)";
     }
     const std::string misfits = missing_.text("missing") + extra_.text("extra") +
-                                other_.text("wrong shape") + broken_.text("not finite") + advice_;
+                                other_.text("wrong shape") + broken_.text("not finite") +
+                                integers_.text("integers in place of floats") + advice_;
     if (!misfits.empty())
       throw UserError(path_ + ": these weights don't fit the model" + misfits + dictionaries());
     std::string note = "weights: " + path_ + ", " + std::to_string(result_.tensors.size()) +
@@ -235,6 +236,7 @@ class Fitting {
     HostTensor& tensor = node.mapped();
     if (!std::ranges::all_of(tensor.data, [](float x) { return std::isfinite(x); }))
       return broken_.add(p.name);
+    if (tensor.integers) return integers_.add(p.name);
     if (p.name == "patch_embed.proj.weight" && is_patch(p.shape) && is_patch(tensor.shape) &&
         tensor.shape != p.shape)
       advice_ = "; give --patch-size " + std::to_string(tensor.shape[2]);
@@ -268,7 +270,7 @@ class Fitting {
   FitResult result_;
   std::vector<std::string> changes_;  // parts of the note
   std::string advice_;
-  Listing missing_, extra_, other_, broken_;
+  Listing missing_, extra_, other_, broken_, integers_;
 };
 
 }  // namespace

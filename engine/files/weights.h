@@ -40,7 +40,7 @@ struct FitResult {
 // G*G with a "dist_token") is resized like timm's resample_abs_pos_embed if the grid differs.
 // The prefix that most of the model's names have is removed; what has no prefix and is not the
 // model's is left out, and the note names it. Throws UserError listing the tensors that are
-// missing, extra, of a different shape or not finite.
+// missing, extra, of a different shape, not finite or stored as integers.
 FitResult fit_weights(TensorFile file, const std::string& path,
                       const std::vector<ParameterShape>& parameters,
                       const std::vector<std::string>& heads);

@@ -12,35 +12,39 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr size_t longest_key = 100, deepest = 2;
+constexpr size_t longest_key = 100, usual_depth = 2, deepest = 8;
 
 bool is_text(const PickleValue& value) { return value.kind == Kind::text; }
 
 class Search {
  public:
-  explicit Search(const Pickle& pickle) : pickle_(pickle) { visit(pickle.root(), {}, {}, 0); }
+  Search(const Pickle& pickle, size_t depth) : pickle_(pickle), depth_(depth) {
+    visit(pickle.root(), {});
+  }
   std::vector<Dictionary> found;
 
  private:
   // Visits no dictionary twice: a file may refer to one a million times.
-  void visit(const PickleValue& value, std::string_view outer, std::string_view inner,
-             size_t depth) {
+  void visit(const PickleValue& value, const std::vector<std::string_view>& keys) {
     if (value.kind != Kind::dict || !visited_.insert(&value).second) return;
-    Dictionary here{.value = &value, .outer = outer, .inner = inner};
+    Dictionary here{.value = &value, .keys = keys};
     for (size_t i = 0; i + 1 < value.items.size(); i += 2)
       here.tensors +=
           is_text(pickle_.item(value, i)) && stands_for_tensor(pickle_.item(value, i + 1));
     if (here.tensors > 0) found.push_back(here);
-    if (depth == deepest) return;
+    if (keys.size() == depth_) return;
     for (size_t i = 0; i + 1 < value.items.size(); i += 2) {
-      const PickleValue& key = pickle_.item(value, i);
+      const PickleValue &key = pickle_.item(value, i), &inner = pickle_.item(value, i + 1);
       if (!is_text(key) || key.bytes.empty() || key.bytes.size() > longest_key) continue;
-      visit(pickle_.item(value, i + 1), depth ? outer : key.bytes, depth ? key.bytes : inner,
-            depth + 1);
+      if (inner.kind != Kind::dict) continue;
+      std::vector<std::string_view> below = keys;
+      below.push_back(key.bytes);
+      visit(inner, below);
     }
   }
 
   const Pickle& pickle_;
+  const size_t depth_;
   std::unordered_set<const PickleValue*> visited_;
 };
 
@@ -64,29 +68,29 @@ void count_matches(const Pickle& pickle, const std::vector<ParameterShape>& mode
 // The usual names of a model's own weights come before others, and these before averages: which of
 // two equal ones is meant can't be told from the tensors.
 int rank_of_name(const Dictionary& d) {
-  const std::string_view last = d.inner.empty() ? d.outer : d.inner;
   constexpr std::string_view usual[] = {"state_dict", "model",   "model_state_dict", "net",
                                         "module",     "weights", "params",           "network"};
-  if (std::ranges::count(usual, d.outer) && d.inner.empty()) return 3;
+  const bool is_usual = !d.keys.empty() && std::ranges::count(usual, d.keys.back());
+  if (is_usual && d.keys.size() == 1) return 3;
   if (d.key().find("ema") != std::string::npos) return 0;
-  return std::ranges::count(usual, last) ? 2 : 1;
+  return is_usual ? 2 : 1;
 }
 
 auto rank(const Dictionary& d) {
-  const bool state_dict = d.outer == "state_dict" && d.inner.empty();
+  const bool state_dict = d.key() == "state_dict";
   return std::tuple(d.shapes, d.names, rank_of_name(d), state_dict, d.tensors);
 }
 
 std::string description(const Dictionary& d) {
   const std::string tensors = counted(static_cast<int64_t>(d.tensors), "tensor");
-  return d.outer.empty() ? tensors + " beside them" : printable(d.key()) + " (" + tensors + ")";
+  return d.keys.empty() ? tensors + " beside them" : printable(d.key()) + " (" + tensors + ")";
 }
 
 std::vector<std::string> descriptions(const std::vector<Dictionary>& all) {
   std::vector<std::string> texts;
   for (const Dictionary& d : all)
-    if (!d.outer.empty()) texts.push_back(description(d));
-  if (all[0].outer.empty()) texts.push_back(description(all[0]));
+    if (!d.keys.empty()) texts.push_back(description(d));
+  if (all[0].keys.empty()) texts.push_back(description(all[0]));
   constexpr size_t most = 6;
   if (texts.size() <= most) return texts;
   const std::string rest = std::to_string(texts.size() - most) + " more";
@@ -113,7 +117,9 @@ std::vector<std::string> descriptions(const std::vector<Dictionary>& all) {
 }  // namespace
 
 std::string Dictionary::key() const {
-  return std::string(outer) + (inner.empty() ? "" : "." + std::string(inner));
+  std::string all;
+  for (const std::string_view key : keys) all += (all.empty() ? "" : ".") + std::string(key);
+  return all;
 }
 
 bool stands_for_tensor(const PickleValue& value) {
@@ -122,7 +128,8 @@ bool stands_for_tensor(const PickleValue& value) {
 
 ChosenDictionary choose_dictionary(const Pickle& pickle, const std::string& key,
                                    const ListParameters& model) {
-  std::vector<Dictionary> all = Search(pickle).found;
+  std::vector<Dictionary> all = Search(pickle, usual_depth).found;
+  if (all.empty()) all = Search(pickle, deepest).found;
   if (all.empty()) refuse_without_tensors(pickle);
   if (all.size() == 1) return {.taken = all[0], .also = {}, .found = {}};
   ChosenDictionary chosen{.taken = {}, .also = {}, .found = descriptions(all)};

@@ -13,7 +13,7 @@ namespace bv {
 
 struct Dictionary {
   const PickleValue* value = nullptr;
-  std::string_view outer, inner;  // keys that lead to it; both empty: the outermost
+  std::vector<std::string_view> keys;  // that lead to it; none: the outermost
   size_t tensors = 0;
   size_t names = 0, shapes = 0;  // of the model's; set if there was a choice
 
@@ -27,7 +27,8 @@ struct ChosenDictionary {
 };
 
 // Chooses the dictionary with this key or, if none has it, the one that has most of the model's
-// tensors. Looks two levels below the outermost. Throws FileError if there is none.
+// tensors. Looks two levels below the outermost, and deeper only if that finds none. Throws
+// FileError if there is none.
 ChosenDictionary choose_dictionary(const Pickle&, const std::string& key, const ListParameters&);
 
 // Whether a value is a tensor, or would be one in Python: made from a storage by an unknown name.

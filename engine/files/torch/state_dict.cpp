@@ -46,8 +46,10 @@ class StateDict {
   [[noreturn]] void refuse(const std::string& why) const {
     throw FileError("tensor '" + name_ + "' " + why);
   }
-  uint64_t size_of(const PickleValue& value) const {
-    if (value.kind != Kind::integer || value.number < 0) refuse("has an invalid size");
+  uint64_t size_of(const PickleValue& value, const char* what = "size") const {
+    if (value.kind != Kind::integer) refuse(std::string("has an invalid ") + what);
+    if (value.number < 0)
+      refuse(std::string("has the ") + what + " " + std::to_string(value.number));
     return static_cast<uint64_t>(value.number);
   }
 
@@ -55,7 +57,7 @@ class StateDict {
     const std::string key(pickle_.item(value, StorageItems::key).bytes);
     const ElementType& type = element_type_of(pickle_.item(value, StorageItems::type));
     if (!type.read) refuse("has elements of the type " + std::string(type.name));
-    const uint64_t elements = size_of(pickle_.item(value, StorageItems::count));
+    const uint64_t elements = size_of(pickle_.item(value, StorageItems::count), "storage size");
     Storage& storage = storages_[key];
     if (!storage.type) {
       const auto place = find_(key);
@@ -80,7 +82,8 @@ class StateDict {
              counted(int64_t(strides.items.size()), "stride"));
     std::vector<Axis> axes;
     for (size_t i = 0; i < sizes.items.size(); ++i)
-      axes.push_back({size_of(pickle_.item(sizes, i)), size_of(pickle_.item(strides, i))});
+      axes.push_back(
+          {size_of(pickle_.item(sizes, i)), size_of(pickle_.item(strides, i), "stride")});
     return axes;
   }
 
@@ -110,7 +113,7 @@ class StateDict {
       refuse("is made by " + pickle_.name_of_object(tensor) + ", which can't be read; " +
              torch_kind.advice);
     Storage& storage = storage_of(pickle_.item(tensor, TensorItems::storage));
-    const uint64_t offset = size_of(pickle_.item(tensor, TensorItems::offset));
+    const uint64_t offset = size_of(pickle_.item(tensor, TensorItems::offset), "offset");
     const std::vector<Axis> axes = axes_of(tensor);
     const uint64_t count = elements_of(axes, offset, storage);
     storage.used += count;
@@ -120,6 +123,7 @@ class StateDict {
     if (!fresh) refuse("occurs twice");
     HostTensor& out = at->second;
     for (const Axis& axis : axes) out.shape.push_back(static_cast<int64_t>(axis.size));
+    out.integers = holds_integers(*storage.type);
     out.data.resize(count);
     if (count > 0) read_elements(axes, storage, offset, out.data);
   }

@@ -123,6 +123,8 @@ TEST(Safetensors, ReadsEveryFloatAndCounters) {
   for (const auto& [name, value] :
        std::map<std::string, float>{{"i", -70000}, {"s", -300}, {"c", -3}, {"u", 200}, {"t", 1}})
     EXPECT_EQ(file.tensors.at(name).data, std::vector<float>{value}) << name;
+  for (const auto& [name, t] : file.tensors)
+    EXPECT_EQ(t.integers, std::string("nisctu").find(name) != std::string::npos) << name;
   EXPECT_EQ(file.tensors.at("d").data, (std::vector<float>{1.5f, -HUGE_VALF}));
   EXPECT_EQ(file.tensors.at("f").data, (std::vector<float>{2.25f}));
   EXPECT_EQ(file.tensors.at("n").data, (std::vector<float>{-7}));

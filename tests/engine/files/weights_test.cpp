@@ -139,6 +139,17 @@ TEST(Weights, OtherPatchesAreNamed) {
 }
 
 // PyTorch's batch norms store num_batches_tracked.
+TEST(Weights, IntegersAreRefused) {
+  TensorFile file = fitting_file();
+  file.tensors.at("norm.weight").integers = true;
+  EXPECT_EQ(refusal(file),
+            "w.safetensors: these weights don't fit the model; integers in place of floats: "
+            "norm.weight");
+  file = fitting_file();
+  file.tensors["norm.num_batches_tracked"] = {.shape = {}, .data = {3}, .integers = true};
+  EXPECT_EQ(refusal(file), "no error");
+}
+
 TEST(Weights, CountsOfBatchesAreLeftOut) {
   TensorFile file = fitting_file();
   file.tensors["bn1.num_batches_tracked"] = filled({});

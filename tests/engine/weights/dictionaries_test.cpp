@@ -48,6 +48,7 @@ TEST(Dictionaries, AreFoundUnderAnyName) {
     EXPECT_EQ(taken({{name, whole}, {"more", one}}, "", false), name);
   }
   EXPECT_EQ(read({{"x", dictionary({{"y", dictionary({{"z", whole}})}})}, {"k", one}}).taken, "k");
+  EXPECT_EQ(taken({{"x", dictionary({{"y", dictionary({{"z", whole}})}})}, {"k", "K\1"}}), "x.y.z");
 }
 
 TEST(Dictionaries, OfTheModelComeBeforeOthers) {

@@ -179,13 +179,14 @@ TEST(TorchFile, RefusesTensorsThatItCannotMake) {
 
 TEST(TorchFile, ConvertsEveryType) {
   const auto read = [](const char* type, const std::string& storage) {
-    return parsed(
-               torch_file(
+    const HostTensor tensor =
+        parsed(torch_file(
                    state_dict(
                        {{.name = "a", .type = type, .elements = 2, .sizes = {2}, .strides = {1}}}),
                    {storage}))
-        .tensors.at("a")
-        .data;
+            .tensors.at("a");
+    EXPECT_EQ(tensor.integers, type != std::string("DoubleStorage"));
+    return tensor.data;
   };
   const std::vector<double> doubles = {0.1, -3};
   std::string bytes(16, '\0');
@@ -207,9 +208,10 @@ TEST(TorchFile, TensorsStayInTheirStorage) {
   using T = TorchTensor&;
   const std::string beyond = "tensor 'a' reaches beyond its storage of 6 elements";
   EXPECT_EQ(said([](T t) { t.offset = 1; }), beyond);
-  EXPECT_EQ(said([](T t) { t.offset = -1; }), "tensor 'a' has an invalid size");
+  EXPECT_EQ(said([](T t) { t.offset = -1; }), "tensor 'a' has the offset -1");
   EXPECT_EQ(said([](T t) { t.strides = {4, 1}; }), beyond);
-  EXPECT_EQ(said([](T t) { t.strides = {-3, 1}; }), "tensor 'a' has an invalid size");
+  EXPECT_EQ(said([](T t) { t.strides = {-3, 1}; }), "tensor 'a' has the stride -3");
+  EXPECT_EQ(said([](T t) { t.sizes = {-2, 3}; }), "tensor 'a' has the size -2");
   EXPECT_EQ(said([](T t) { t.sizes = {3, 3}; }), beyond);
   const int64_t large = INT32_MAX;
   EXPECT_EQ(said([&](T t) { t.sizes = t.strides = {large, large, large}; }), beyond);
@@ -222,7 +224,7 @@ TEST(TorchFile, TensorsStayInTheirStorage) {
             "tensor 'a' has 17 dimensions and 17 strides");
   EXPECT_EQ(said([](T t) { t.elements = 7; }),
             "tensor 'a' needs 7 elements of 4 bytes in storage 0, which has 24 bytes");
-  EXPECT_EQ(said([](T t) { t.elements = -1; }), "tensor 'a' has an invalid size");
+  EXPECT_EQ(said([](T t) { t.elements = -1; }), "tensor 'a' has the storage size -1");
   EXPECT_EQ(said([](T t) { t.key = "7"; }), "tensor 'a' needs storage 7, which the file lacks");
   EXPECT_EQ(line(torch_file(state_dict({matrix, matrix}), {six})), "tensor 'a' occurs twice");
   std::vector<TorchTensor> many(30, matrix);
