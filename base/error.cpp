@@ -1,6 +1,7 @@
 #include "base/error.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,6 +93,13 @@ bool is_machine_error(int code) {
 MachineError::MachineError(const std::string& path, int error_code)
     : RunError(path + ": " + std::strerror(error_code) + "; " + way_out(path, error_code)),
       code(error_code) {}
+
+bool there_is(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0) return true;
+  if (is_machine_error(errno)) throw MachineError(path, errno);
+  return false;
+}
 
 void print_error_line(const std::string& line) {
   constexpr int patience_ms = 2000;

@@ -17,4 +17,7 @@ struct MachineError : RunError {
   const int code;  // errno
 };
 
+// Whether there is a file or folder, or a link to one. Throws MachineError if that can't be told.
+bool there_is(const std::string& path);
+
 }  // namespace bv

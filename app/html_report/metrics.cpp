@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files/file_io.h"
+#include "base/text.h"
 
 namespace bv {
 namespace {
@@ -44,15 +45,27 @@ std::vector<Point> thinned(const std::vector<Point>& points, size_t max) {
 }
 
 void RunMetrics::add(std::string_view line) {
-  const std::string place = path_ + ", line " + std::to_string(++lines_);
-  Json object = parse_json_object(line, place);
+  const std::string number = std::to_string(++lines_);
+  try {
+    add_record(parse_json_object(line, ""));
+  } catch (const UserError& e) {
+    std::string_view why = e.what();  // ": line 1, column 4: this is not JSON"
+    for (const std::string_view before : {": ", "line 1, "})
+      if (why.starts_with(before)) why.remove_prefix(before.size());
+    throw UserError(path_ + ", line " + number + ": " + std::string(why) +
+                    "; once the run has ended, `sed -i " + number + "d " + shell_word(path_) +
+                    "` removes this line");
+  }
+}
+
+void RunMetrics::add_record(Json object) {
   const Json kind = object.value("kind", Json());
   if (kind == "restart") restarts_.push_back(std::move(object));
   if (kind != "step" && kind != "epoch") return;
   const auto integer = [&](const char* key) {
     const Json value = object.value(key, Json());
     if (!value.is_number_unsigned() || value > std::numeric_limits<int64_t>::max())
-      throw UserError(place + ": it has no " + key);
+      throw UserError(std::string("it has no ") + key);
     return value.get<int64_t>();
   };
   const int64_t step = integer("step");

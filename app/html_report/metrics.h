@@ -21,7 +21,7 @@ class RunMetrics {
  public:
   explicit RunMetrics(std::string path) : path_(std::move(path)) {}
   // Reads the lines added since the last call, except for an incomplete one. Throws UserError if
-  // the file can't be read or a line is damaged.
+  // the file can't be read or a line is damaged; it says how to remove that line.
   void read();
 
   const Json& epochs() const { return epochs_; }      // the epochs' lines
@@ -32,6 +32,7 @@ class RunMetrics {
 
  private:
   void add(std::string_view line);
+  void add_record(Json record);
 
   std::string path_;
   uint64_t at_ = 0;

@@ -5,6 +5,7 @@
 #include "app/html_report/report_facts.h"
 #include "base/error.h"
 #include "base/files/file_io.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 
 namespace bv {
@@ -13,11 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t max_bytes = 256 << 20;  // of report.json
-
-bool there_is(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 }  // namespace
 
@@ -66,13 +62,16 @@ Json read_facts(const std::string& folder) {
 
 RunReport load_run(const std::string& folder) {
   std::error_code error;
-  if (!fs::is_directory(folder, error)) throw UserError(folder + ": no such folder");
+  if (!there_is(folder)) {
+    const std::string link = link_without_target(folder);
+    throw UserError(folder + ": " + (link.empty() ? "no such folder" : link));
+  }
+  if (!fs::is_directory(folder, error)) throw UserError(folder + ": a file, not a run's folder");
   const std::string metrics = fs::path(folder) / "metrics.jsonl";
   const std::string config = fs::path(folder) / "config.json";
-  for (const std::string& file : {config, metrics})
-    if (!there_is(file))
-      throw UserError(folder + ": not a run's folder, it has no " +
-                      fs::path(file).filename().string());
+  if (!there_is(config)) throw UserError(folder + ": not a run's folder, it has no config.json");
+  if (!there_is(metrics))
+    throw UserError(metrics + ": no such file, and without it there is nothing to report");
   RunReport run{
       .folder = folder, .config = read_run_config(folder), .metrics = RunMetrics(metrics)};
   run.metrics.read();
