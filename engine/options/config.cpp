@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files/file_io.h"
 #include "base/json.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/weights_name.h"
@@ -171,11 +172,19 @@ int local_batch_of(const Options& saved) {
   return replicas > 0 && batch % replicas == 0 ? batch / replicas : 0;
 }
 
+// Whether an option names a run's data, and nothing is there any more. The same data at another
+// place is as good: resuming compares its fingerprint.
+bool is_gone(const Options& saved, const OptionRow& row) {
+  if (!row.uses.absolute || row.name == "weights") return false;
+  const Items items = items_of(saved, row);
+  return !items[0].empty() && items[0] != "synthetic" && !there_is(items[0]);
+}
+
 // Refuses options that would change a resumed run's model, data or mathematics.
 void refuse_changes(const Options& saved, const AllGiven& all, const std::string& folder) {
   for (const auto& [name, option] : all) {
     const OptionRow& row = *find_option(name);
-    if (row.uses.resume) continue;
+    if (row.uses.resume || is_gone(saved, row)) continue;
     Options given;
     assign(given, row, option.items, option.said);
     if (stored_items(given, row) == stored_items(saved, row)) continue;
@@ -190,11 +199,10 @@ void refuse_changes(const Options& saved, const AllGiven& all, const std::string
 // The run's folder; an error names it if a checkpoint, or a file of one, is given instead.
 std::filesystem::path checked_run(const std::filesystem::path& given) {
   namespace fs = std::filesystem;
-  std::error_code error;
   const std::string wrong = "--resume " + given.string() + ": ";
-  if (!fs::exists(given, error))
+  if (!there_is(given))
     throw UserError(wrong + "no such folder; give a MODEL or --recipe, too, to start a run there");
-  const auto is_run = [&](const fs::path& path) { return fs::exists(path / "config.json", error); };
+  const auto is_run = [](const fs::path& path) { return there_is(path / "config.json"); };
   if (is_run(given)) return given;
   fs::path above = given.lexically_normal();
   for (int floor = 0; floor < 3; ++floor) {
@@ -226,7 +234,8 @@ Request read_new_run(const CommandLine& line) {
   if (options.model.empty())
     throw UserError("no MODEL given: ./launcher MODEL [options], or --recipe NAME; models: " +
                     join(known_models(), ", "));
-  request.model = load_model_config(options.model);
+  const bool in_config = options.source("model") == Source::config;
+  request.model = load_model_config(options.model, in_config ? line.config + ": " : "");
   return request;
 }
 
@@ -270,8 +279,23 @@ Options resolve_options(const Request& request, const ModelConfig& model, DataKi
   return options;
 }
 
+std::string config_of(const std::string& folder) {
+  return std::filesystem::path(folder) / "config.json";
+}
+
+void require_data_of_run(const Options& options) {
+  for (const char* name : {"data", "val"}) {
+    const OptionRow& row = *find_option(name);
+    if (options.source(name) != Source::run || !is_gone(options, row)) continue;
+    const std::string link = link_without_target(items_of(options, row)[0]);
+    throw UserError(items_of(options, row)[0] + ": the run's " + row.flag() + " is " +
+                    (link.empty() ? "not there any more" : link) + "; if it was moved, " +
+                    row.flag() + " PATH says where to");
+  }
+}
+
 Options options_of_run(const std::string& folder) {
-  const std::string path = std::filesystem::path(folder) / "config.json";
+  const std::string path = config_of(folder);
   Options options;
   // config.json has the options that --augment implied, unless it predates these options.
   const Values values = read_config(path);
@@ -306,8 +330,7 @@ Request read_request(const CommandLine& line) {
   const std::optional<std::string> folder = folder_to_resume(line);
   if (!folder) return read_new_run(line);
   const AllGiven all = all_given(line);
-  if (std::error_code error;
-      all.contains("model") && !std::filesystem::exists(*folder + "/config.json", error)) {
+  if (all.contains("model") && !there_is(*folder + "/config.json")) {
     CommandLine first = line;
     first.values["out"] = {*folder};
     return read_new_run(first);
@@ -323,7 +346,8 @@ Request read_request(const CommandLine& line) {
       overlay(options, {{name, given.items}}, given.source);
   options.batch = batch;  // overlay() unsets it if --local-batch is given again
   options.resume = options.out = *folder;
-  request.model = load_model_config(options.model);
+  request.model = load_model_config(options.model, config_of(*folder) + ": ");
+  require_data_of_run(options);
   return request;
 }
 

@@ -42,8 +42,11 @@ Request read_new_run(const CommandLine&);  // ignores --resume
 // All options of a new run, with image and patch size resolved.
 Options resolve_options(const Request&, const ModelConfig&, DataKind);
 
+std::string config_of(const std::string& folder);  // the path of a run's config.json
 // The options in a run's config.json, which must exist.
 Options options_of_run(const std::string& folder);
+// Throws UserError if a run's data isn't where its config.json says, unless --data is given.
+void require_data_of_run(const Options&);
 void set_from_command_line(Options&, const CommandLine&);
 // Sets image and patch size from the kind of data and the model unless they are given. Throws
 // UserError if they don't fit.

@@ -44,11 +44,11 @@ std::vector<std::string> json_files_in(const fs::path& folder) {
 
 std::vector<std::string> known_models() { return json_files_in(models_folder()); }
 
-ModelConfig load_model_config(const std::string& name) {
+ModelConfig load_model_config(const std::string& name, const std::string& where) {
   const std::vector<std::string> names = known_models();
   if (std::ranges::find(names, name) == names.end()) {
     const std::string elsewhere = advice_for_foreign_model(name);
-    throw UserError("unknown model '" + printable(name) + "'" +
+    throw UserError(where + "unknown model '" + printable(name) + "'" +
                     (elsewhere.empty() ? suggestion(name, names) : elsewhere) +
                     "; available: " + join(names, ", "));
   }

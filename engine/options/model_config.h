@@ -28,7 +28,8 @@ std::filesystem::path models_folder();
 std::vector<std::string> json_files_in(const std::filesystem::path& folder);  // names, sorted
 std::vector<std::string> known_models();                                      // sorted
 // Throws UserError for an unknown model (naming the nearest), an unknown key, an impossible size.
-ModelConfig load_model_config(const std::string& name);
+// where: before the message about an unknown model, "FILE: ".
+ModelConfig load_model_config(const std::string& name, const std::string& where = "");
 ModelConfig parse_model_config(std::string_view text, const std::string& path,
                                const std::string& name);
 
