@@ -21,8 +21,9 @@
 #include "data/left_out.h"
 #include "engine/console/class_report.h"
 #include "engine/console/progress_line.h"
-#include "engine/files/checkpoint_state.h"
+#include "engine/files/checkpoint_read.h"
 #include "engine/options/augmentation.h"
+#include "engine/options/config.h"
 #include "engine/setup/image_lists.h"
 
 namespace bv {
@@ -92,11 +93,10 @@ std::vector<std::string> skipped_by(const TrainedModel& m) {
 // is that of the labels unless it was given another; its fingerprint of the data tells.
 DataSets open_without_names(const TrainedModel& m, DataOptions options) {
   const std::string gone = "--class-names " + options.class_names + ": no such file";
-  const std::string state = m.place.run + "/last/state.json";
   options.label_names = options.classes = m.classes;
   DataSets data = open_dataset(options);
-  if (data.fingerprint !=
-      parse_checkpoint_state(read_text_file(state), state).progress.data_fingerprint)
+  const std::string checkpoint = std::filesystem::path(m.place.weights).parent_path();
+  if (data.fingerprint != read_state(checkpoint).progress.data_fingerprint)
     throw UserError(
         gone +
         ", and whether the names that the run has stored are in the order of the data's "
@@ -117,6 +117,7 @@ DataSets open_data(const TrainedModel& m) try {
   if (o.data == "synthetic")
     throw UserError(
         "--data synthetic: random pixels say nothing about the weights; give --data PATH");
+  require_data_of_run(o);
   DataOptions options = data_options(o);
   options.skipped = skipped_by(m);
   std::error_code error;

@@ -6,9 +6,13 @@
 
 #include "app/commands/processes.h"
 #include "base/error.h"
+#include "base/files/file.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "data/class_names.h"
 #include "engine/console/progress_line.h"
+#include "engine/files/checkpoint.h"
+#include "engine/files/checkpoint_read.h"
 #include "engine/model/memory.h"
 #include "engine/options/augmentation.h"
 #include "engine/options/config.h"
@@ -24,17 +28,6 @@ namespace bv {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool there_is(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
-// The weights to use in a checkpoint's folder: the average, if there is one.
-std::string weights_in(const fs::path& folder) {
-  const fs::path average = folder / "ema.safetensors";
-  return there_is(average) ? average : folder / "weights.safetensors";
-}
 
 // Resets the options that only training uses.
 void forget_training(Options& o) {
@@ -120,13 +113,18 @@ std::vector<std::string> classes_of(const TrainedModel& m, const WeightsInfo& in
   return names;
 }
 
-std::string model_of(const FinishedPlace& place, const WeightsInfo& info, const Options& o,
+ModelConfig model_of(const FinishedPlace& place, const WeightsInfo& info, const Options& o,
                      const std::string& given) {
   if (!given.empty() && info.model && *info.model != given)
     throw UserError(place.weights + ": weights of " + printable(*info.model) + ", not of " + given);
-  if (!given.empty()) return given;
-  if (info.model) return *info.model;
-  if (!o.model.empty()) return o.model;
+  if (!given.empty()) return load_model_config(given);
+  if (info.model && !place.run.empty() && *info.model != o.model)
+    throw UserError(config_of(place.run) + ": its model is " + printable(o.model) + ", but " +
+                    place.weights + " has weights of " + printable(*info.model) +
+                    "; put it back, or give --model " + shell_word(*info.model));
+  if (info.model) return load_model_config(*info.model, place.weights + ": ");
+  if (!o.model.empty())
+    return load_model_config(o.model, place.run.empty() ? "" : config_of(place.run) + ": ");
   throw UserError(place.weights +
                   ": doesn't say which model's weights it has; give --model, one of " +
                   join(known_models(), ", "));
@@ -153,26 +151,32 @@ FinishedPlace find_finished(const std::string& given) {
   if (names_public_weights(given)) return {.weights = given, .run = ""};
   std::error_code error;
   const auto [path, key] = split_key(given);
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status))
+  if (const std::string link = link_without_target(path); !link.empty())
+    throw UserError(given + ": " + link);
+  if (!there_is(path))
     throw UserError(given + ": no such run folder or weights file" + advice_for_weights(given));
-  if (!fs::is_directory(status)) return {.weights = given, .run = ""};
+  if (!fs::is_directory(path, error)) return {.weights = given, .run = ""};
   if (const std::string file = weights_file_in(path); !file.empty() && !there_is(path + "/last"))
     return {.weights = file + (key.empty() ? "" : ":" + key), .run = ""};
   if (!key.empty()) throw UserError(given + ": a run's weights have no parts with names");
   const fs::path folder = fs::path(path + "/").parent_path(),
                  above = (folder / "..").lexically_normal();
-  if (there_is(folder / "weights.safetensors"))
+  if (there_is(folder / weights_name) || there_is(folder / state_name))
     return {.weights = weights_in(folder),
             .run = there_is(above / "config.json") ? above.string() : ""};
   if (!there_is(folder / "config.json"))
     throw UserError(given +
                     ": not a run's folder, it has no config.json; give one, its best/, or "
                     "a .safetensors or .pth file");
-  if (!there_is(folder / "last" / "weights.safetensors"))
+  if (!has_checkpoint(folder))
     throw UserError(given + ": this run has no checkpoint yet, there is no " +
-                    (folder / "last/weights.safetensors").string());
-  return {.weights = weights_in(folder / "last"), .run = folder};
+                    (folder / "last" / weights_name).string());
+  const std::string checkpoint = last_checkpoint(folder), last = folder / "last";
+  return {.weights = weights_in(checkpoint),
+          .run = folder,
+          .note = checkpoint == last
+                      ? ""
+                      : last + " is missing; the newest checkpoint is " + checkpoint};
 }
 
 Options finished_options(const CommandLine& line, const FinishedOptions& own) {
@@ -183,11 +187,12 @@ TrainedModel open_trained_model(const CommandLine& line, const FinishedOptions& 
   TrainedModel m{.place = find_finished(own.finished)};
   RunsOptions run = options_of(m.place, line);
   Options& o = m.options = std::move(run.options);
+  if (!m.place.note.empty()) m.notes.push_back(m.place.note);
   m.run_batch = run.batch;
   m.run_device = run.device;
   m.file = read_weights_file(m.place.weights, [&] { return tensors_of_model(o, own.model); });
   const WeightsInfo info = weights_info(m.file, m.place.weights);
-  m.model = load_model_config(model_of(m.place, info, o, own.model));
+  m.model = model_of(m.place, info, o, own.model);
   o.model = m.model.name;
   o.weights = m.place.weights;
   resolve(o, "image_size", o.image_size, info.image_size);

@@ -49,6 +49,7 @@ constexpr OptionRow finished_classes_row = {
 struct FinishedPlace {
   std::string weights;  // the weights file
   std::string run;      // its run's folder; empty: a file without a run
+  std::string note;     // a line for the user; may be empty
 };
 // Throws UserError if the argument is neither a run nor a weights file.
 FinishedPlace find_finished(const std::string& given);

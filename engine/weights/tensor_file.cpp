@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files/file_io.h"
 #include "base/text.h"
+#include "engine/files/checkpoint_read.h"
 #include "engine/files/torch/torch_file.h"
 #include "engine/weights/foreign_file.h"
 #include "engine/weights/shards.h"
@@ -52,6 +53,7 @@ TensorFile read_one(const std::string& path, const TensorChoice& choice) {
 }
 
 TensorFile read_any(const std::string& path, const TensorChoice& choice) {
+  if (is_checkpoint_file(path)) return load_checkpoint_file(path);
   constexpr uint64_t max_index = 1 << 20;
   std::error_code error;
   if (begins_like_json(first_bytes(path)) && std::filesystem::file_size(path, error) <= max_index)

@@ -3,8 +3,11 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/files/file.h"
+#include "base/machine_error.h"
 #include "base/other_program.h"
 #include "base/text.h"
+#include "engine/files/checkpoint_read.h"
 #include "engine/options/weights_name.h"
 #include "engine/weights/hub_names.h"
 #include "engine/weights/tensor_file.h"
@@ -35,7 +38,9 @@ std::string path_of_weights(const std::string& given, const std::string& otherwi
   if (!names_public_weights(given)) {
     const std::string path = split_key(given).path;
     std::error_code error;
-    if (!fs::exists(path, error))
+    const std::string link = link_without_target(path);
+    if (!link.empty()) throw UserError(given + ": " + link + otherwise);
+    if (!there_is(path) && !is_checkpoint_file(path))
       throw UserError(given + ": no such file" + advice_for_weights(given) + otherwise);
     const std::string inside = fs::is_directory(path, error) ? weights_file_in(path) : "";
     return inside.empty() ? path : inside;
