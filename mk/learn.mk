@@ -99,7 +99,7 @@ $(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn
 	  $(CXX) -Wl,--gc-sections -pthread -o $@ $@.o $(learn_objects)
 # Rungs without a kernel. The part of comm/ that they use is compiled as one file; it needs no package.
 learn_comm := comm/two_level_communicator comm/net/ring_communicator comm/net/mesh \
-  comm/single_communicator comm/local/rank_barrier kernels/cpu/stream
+  comm/single_communicator comm/local/rank_barrier kernels/cpu/stream base/wait
 host_rung := $(CXX) -I. -std=c++20 -O1 -g1 $(avx2) $(WARN) -Wno-unknown-pragmas -pthread -ffunction-sections -MMD -MP
 $(BUILD)/learn/comm.o: $(learn_comm:%=%.cpp)
 	@mkdir -p $(@D) && echo "compile   comm/ (learn)" && printf '$(hash)include "%s"\n' $(learn_comm:%=%.cpp) >$(@:.o=.cpp) && \

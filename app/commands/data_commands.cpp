@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files/file.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
 
@@ -25,14 +26,13 @@ std::string right(int64_t number, size_t width) {
 
 std::string require_folder(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  if (!there_is(path)) {
+    const std::string link = link_without_target(path);
+    throw UserError(path + ": " + (link.empty() ? "no such file or folder" : link));
+  }
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  const bool missing = status.type() == fs::file_type::not_found;
-  if (const std::string link = link_without_target(path); !link.empty())
-    throw UserError(path + ": " + link);
-  if (!fs::exists(status))
-    throw UserError(path + ": " + (missing ? "no such file or folder" : error.message()));
-  if (!fs::is_directory(status)) throw UserError(path + ": is a file where a folder is expected");
+  if (!fs::is_directory(path, error))
+    throw UserError(path + ": is a file where a folder is expected");
   return path;
 }
 

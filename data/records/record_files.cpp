@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/files/file.h"
 #include "base/machine_error.h"
 #include "data/dataset.h"
 #include "data/decode/decode.h"
@@ -44,9 +45,12 @@ RecordFiles::RecordFiles(const std::string& folder, const RecordIndex& index,
     struct stat status {};
     const int code = stat(path.c_str(), &status) == 0 ? 0 : errno;
     if (is_machine_error(code)) throw MachineError(path, code);
-    if (code != 0)
+    if (code != 0) {
+      const std::string link = link_without_target(path);
       throw DataError(index_path + ": lists " + path +
-                      ", which can't be read: " + std::strerror(code));
+                      (link.empty() ? ", which can't be read: " : ", ") +
+                      (link.empty() ? std::strerror(code) : link));
+    }
     sizes_.push_back(static_cast<uint64_t>(status.st_size));
   }
 }

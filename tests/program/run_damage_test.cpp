@@ -71,6 +71,7 @@ TEST_F(RunDamage, LastLeadsNowhere) {
   EXPECT_EQ(go("predict run photos").errors,
             "run/last is missing; the newest checkpoint is run/step-00000002\n");
   fs::create_symlink("zq7", in("zq7"));
+  expect_line("data check zq7", "zq7: a link without a target (-> zq7)");
   expect_line("vit_tiny --weights zq7", "zq7: a link without a target (-> zq7)");
   expect_line("predict zq7 photos", "zq7: a link without a target (-> zq7)");
 }

@@ -298,6 +298,9 @@ TEST_F(Records, DamageIsSaidWithFileRecordAndOffset) {
                 ": it is not the file that was indexed");
   fs::remove(file);
   EXPECT_TRUE(is_line(refusal("packed"), "x.index: lists " + file + ", which can't be read"));
+  fs::create_symlink("gone", file);
+  EXPECT_TRUE(
+      is_line(refusal("packed"), "x.index: lists " + file + ", a link without a target (-> gone)"));
 }
 
 TEST_F(Records, PackRefuses) {
