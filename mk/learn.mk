@@ -101,7 +101,7 @@ $(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn
 learn_comm := comm/two_level_communicator comm/net/ring_communicator comm/net/mesh \
   comm/single_communicator comm/local/rank_barrier kernels/cpu/stream base/wait
 host_rung := $(CXX) -I. -std=c++20 -O1 -g1 $(avx2) $(WARN) -Wno-unknown-pragmas -pthread -ffunction-sections -MMD -MP
-$(BUILD)/learn/comm.o: $(learn_comm:%=%.cpp)
+$(BUILD)/learn/comm.o: $(learn_comm:%=%.cpp) mk/learn.mk
 	@mkdir -p $(@D) && echo "compile   comm/ (learn)" && printf '$(hash)include "%s"\n' $(learn_comm:%=%.cpp) >$(@:.o=.cpp) && \
 	  $(host_rung) -c -o $@ $(@:.o=.cpp)
 $(call host_rungs_of,$(learn_topics)): $(BUILD)/learn/%: learn/%.cpp $(BUILD)/learn/comm.o
