@@ -32,8 +32,18 @@ void pause_ms(int milliseconds) {
 }
 
 int wait_for_files(std::span<pollfd> items, int at_most_ms) {
-  const int sleep = allowed_sleep_ms(at_most_ms < 0 ? INT_MAX : at_most_ms);
-  return poll(items.data(), items.size(), sleep == INT_MAX ? -1 : sleep);
+  using Clock = std::chrono::steady_clock;
+  const auto ms = [](Clock::duration d) { return std::chrono::ceil<std::chrono::milliseconds>(d); };
+  const auto end = Clock::now() + std::chrono::milliseconds(at_most_ms);
+  int found = poll(items.data(), items.size(), 0);
+  while (found == 0) {
+    const auto left =
+        at_most_ms < 0 ? INT_MAX : std::max<int64_t>(0, ms(end - Clock::now()).count());
+    if (left == 0) return 0;
+    const int sleep = allowed_sleep_ms(static_cast<int>(left));
+    found = poll(items.data(), items.size(), sleep == INT_MAX ? -1 : sleep);
+  }
+  return found;
 }
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int at_most_ms) {

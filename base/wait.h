@@ -23,7 +23,7 @@ void on_each_tick(LetQueuesProceed);
 int allowed_sleep_ms(int at_most);
 
 void pause_ms(int milliseconds);
-// As poll(); at_most < 0: without limit. May return 0 earlier.
+// As poll(); at_most < 0: without limit.
 int wait_for_files(std::span<pollfd>, int at_most_ms);
 // Sleeps while word == value, until it is woken; may return earlier.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value, int at_most_ms);

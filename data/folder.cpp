@@ -48,7 +48,8 @@ ClassFolder keep_places(ClassFolder found, const fs::path& root, const fs::path&
                         const std::vector<std::string>& skipped) {
   const fs::path below = fs::path(absolute_path(folder)) / "";
   for (const std::string& path : skipped) {
-    if (!path.starts_with(below.string())) continue;
+    std::error_code error;
+    if (!path.starts_with(below.string()) || fs::exists(path, error)) continue;
     const fs::path inside = fs::path(path).lexically_relative(below);
     const std::string file = (folder / inside).lexically_relative(root).string();
     const auto at = std::ranges::lower_bound(found.files, file);

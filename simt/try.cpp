@@ -86,7 +86,6 @@ struct Missed {
 // The first of all threads', saved when its thread ends.
 Missed first_missed;
 struct KeepFirst : Missed {
-  KeepFirst() { cudaGetErrorString(cudaSuccess); }  // so that the messages outlive this object
   ~KeepFirst() {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);

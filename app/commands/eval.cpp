@@ -86,7 +86,7 @@ std::vector<int> labels_by_weights(const std::vector<std::string>& data, const T
 
 std::vector<std::string> skipped_by(const TrainedModel& m) {
   if (m.place.run.empty() || m.options.on_bad_image != OnBadImage::skip) return {};
-  return skipped_images(m.place.run);
+  return skipped_images(m.place.run, m.options.data);
 }
 
 // The run's file of class names is gone. The run has the names in the order of its outputs, which

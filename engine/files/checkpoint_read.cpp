@@ -116,7 +116,10 @@ std::string way_on(const std::string& run, const std::string& damaged) {
 // The same for a file of weights in `folder`, as the user named it: DIR/last, DIR/best or a step.
 std::string other_weights(const fs::path& folder, const std::string& damaged,
                           const std::string& file) {
-  const std::string run = folder.has_parent_path() ? folder.parent_path().string() : ".",
+  const fs::path inside = folder.filename() == "." || folder.filename() == ".."
+                              ? fs::absolute(folder).lexically_normal()
+                              : folder;
+  const std::string run = inside.has_parent_path() ? inside.parent_path().string() : ".",
                     step = intact_step(run, damaged, file);
   if (step.empty()) {
     std::error_code ignored;

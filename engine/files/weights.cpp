@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/options/weights_name.h"
 
 namespace bv {
 namespace {
@@ -141,14 +142,16 @@ class Fitting {
     return file_.found.empty() ? ""
                                : "; the file has " + join(file_.found, ", ") +
                                      (file_.taken.empty() ? "" : ", of which this is " + taken()) +
-                                     "; " + shell_word(path_ + ":NAME") + " takes another";
+                                     "; " + shell_word(part("NAME")) + " takes another";
   }
+  // "FILE:KEY", for another key than the one given.
+  std::string part(const std::string& key) const { return split_key(path_).path + ":" + key; }
   std::string taken() const { return printable(file_.taken); }
   // Which of several dictionaries that fit was taken, and how to get another.
   std::string others() const {
     if (file_.also.empty()) return "";
     std::vector<std::string> names;
-    for (const std::string& key : file_.also) names.push_back(shell_word(path_ + ":" + key));
+    for (const std::string& key : file_.also) names.push_back(shell_word(part(key)));
     return ", from its " + (file_.taken.empty() ? "outermost names" : taken()) + " (" +
            join(std::span(names).first(std::min<size_t>(names.size(), 3)), " or ") +
            " takes the other)";
@@ -175,7 +178,7 @@ class Fitting {
       changes_.push_back(left_out.items() + (left_out.count() == 1 ? " is" : " are") + " left out");
   }
 
-  std::string prefix_of_names() const {
+  std::string prefix_of_names() {
     PrefixVotes votes(parameters_);
     for (const auto& [name, tensor] : file_.tensors) votes.add(name, tensor.shape);
     const std::vector<PrefixVote> best = votes.best();
@@ -184,7 +187,15 @@ class Fitting {
     std::vector<std::string> ways;
     for (const PrefixVote& vote : best)
       if (!vote.prefix.empty())
-        ways.push_back(shell_word(path_ + ":" + vote.prefix.substr(0, vote.prefix.size() - 1)));
+        ways.push_back(shell_word(part(vote.prefix.substr(0, vote.prefix.size() - 1))));
+    if (ways.size() < best.size()) {  // names without a prefix, too: a model before its average
+      for (const PrefixVote& vote : best)
+        std::erase_if(file_.tensors, [&](const auto& t) {
+          return !vote.prefix.empty() && t.first.starts_with(vote.prefix);
+        });
+      changes_.push_back("those without a prefix (" + join(ways, " or ") + " takes the other)");
+      return "";
+    }
     throw UserError(path_ + ": has the model " + std::to_string(best.size()) +
                     " times, under different prefixes; give " + join(ways, " or "));
   }

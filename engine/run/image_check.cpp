@@ -25,7 +25,8 @@ BadImages look(Setup& setup, Communicator* communicator, int threads) {
                    std::to_string(files) + "\n");
   });
   const bool skip = setup.options.on_bad_image == OnBadImage::skip;
-  if (skip) add_damaged_images(data, skipped_images(setup.options.out), threads, bad);
+  if (skip)
+    add_damaged_images(data, skipped_images(setup.options.out, setup.options.data), threads, bad);
   const int64_t count = bad.count();
   if (count == 0) return bad;
   const std::string more = std::to_string(count - 1);

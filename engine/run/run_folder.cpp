@@ -24,6 +24,7 @@ void write_text(const std::string& path, const std::string& text) {
 
 // Whether an image that was skipped has been removed since, as the user may.
 bool any_is_gone(const DataSets& data, const BadImages& bad) {
+  if (data.records) return false;
   const auto gone = [](const Dataset* part) {
     return [part](int64_t i) {
       std::error_code error;
@@ -81,7 +82,7 @@ std::string RunFolder::begin() {
 }
 
 void RunFolder::list_images() {
-  write_image_lists(setup_.options.out, setup_.data, setup_.bad_images);
+  write_image_lists(setup_.options.out, setup_.options.data, setup_.data, setup_.bad_images);
 }
 
 void RunFolder::restore(Trainer& trainer) const {

@@ -144,6 +144,7 @@ void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result, boo
 }
 
 void TrainingLoop::end_epoch(bool whole) {
+  run_.gather_skipped();
   // If the epoch's last step was stopped, the resumed run begins with the epoch's evaluation.
   at_.settled = !whole && run_.stopped_by;
   if (whole && run_.stopped_by) return;
@@ -160,9 +161,9 @@ void TrainingLoop::end_epoch(bool whole) {
   if (run_.val && !run_.stopped_by && due) {
     bool evaluated = false;
     run_.in_section("evaluation", [&] { evaluated = evaluate(run_, record); });
+    run_.gather_skipped();
     if (!evaluated) return;
   }
-  run_.gather_skipped();
   at_.settled = true;
   if (whole) at_.loss_sum = at_.loss_count = at_.top1_sum = 0;
   run_.at(&Hook::after_train_epoch, record);
@@ -174,9 +175,9 @@ int train(Setup setup, Backend& backend, Communicator* communicator, int cores,
           const MakeHooks& make_hooks) {
   Run run(std::move(setup), backend, communicator, cores);
   if (run.plan_only()) return 0;
-  if (!run.begin()) return 128 + run.stopped_by;
-  for (auto& hook : make_hooks(run)) run.attach(std::move(hook));
   try {
+    if (!run.begin()) return 128 + run.stopped_by;
+    for (auto& hook : make_hooks(run)) run.attach(std::move(hook));
     TrainingLoop(run).train();
   } catch (const std::exception& e) {
     run.at(&Hook::after_error, error_line(e));

@@ -44,6 +44,27 @@ std::vector<std::string> read_lines(const std::string& path) {
   return lines;
 }
 
+// A line that can be read again, whatever the bytes of the name.
+std::string escaped(const std::string& text) {
+  std::string line;
+  for (const char c : text)
+    if (c == '\\' || c == '\n')
+      line += c == '\n' ? "\\n" : "\\\\";
+    else
+      line += c;
+  return line;
+}
+
+std::string unescaped(const std::string& line) {
+  std::string text;
+  for (size_t i = 0; i < line.size(); ++i)
+    if (line[i] == '\\' && i + 1 < line.size())
+      text += line[++i] == 'n' ? '\n' : line[i];
+    else
+      text += line[i];
+  return text;
+}
+
 std::string end_of_path(std::string_view path) {
   const size_t file = path.rfind('/'), folder = file == 0 ? path.npos : path.rfind('/', file - 1);
   return std::string(file == path.npos || folder == path.npos ? path : path.substr(folder + 1));
@@ -70,20 +91,31 @@ ListChange change_of(const std::vector<std::string>& lines, const std::vector<st
 
 }  // namespace
 
-void write_image_lists(const std::string& folder, const DataSets& sets, const BadImages& bad) {
+void write_image_lists(const std::string& folder, const std::string& data, const DataSets& sets,
+                       const BadImages& bad) {
   if (sets.kind != DataKind::photos) return;
   const bool images_are_files = sets.train->files() == sets.train->size();
   if (images_are_files && sets.train->size() <= max_listed)
     write_text(folder + "/" + train_list_name, lines_of(*sets.train, bad.train));
   if (sets.val) write_text(folder + "/" + val_list_name, lines_of(*sets.val, bad.val));
   std::string skipped;
-  for (const int64_t i : bad.train) skipped += line_of(absolute_path(sets.train->name(i)));
-  for (const int64_t i : bad.val) skipped += line_of(absolute_path(sets.val->name(i)));
+  const std::string root = absolute_path(data) + "/";
+  const auto add = [&](const Dataset& part, int64_t i) {
+    const std::string path = absolute_path(part.name(i));
+    skipped += escaped(path.starts_with(root) ? path.substr(root.size()) : path) + "\n";
+  };
+  for (const int64_t i : bad.train) add(*sets.train, i);
+  for (const int64_t i : bad.val) add(*sets.val, i);
   write_text(folder + "/" + skipped_list_name, skipped);
 }
 
-std::vector<std::string> skipped_images(const std::string& folder) {
-  return read_lines(folder + "/" + skipped_list_name);
+std::vector<std::string> skipped_images(const std::string& folder, const std::string& data) {
+  std::vector<std::string> paths = read_lines(folder + "/" + skipped_list_name);
+  for (std::string& path : paths) {
+    path = unescaped(path);
+    if (!path.starts_with('/')) path = absolute_path(data) + "/" + path;
+  }
+  return paths;
 }
 
 std::optional<ListChange> change_since(const std::string& list, const Dataset& data,
@@ -98,11 +130,11 @@ std::optional<ListChange> change_since(const std::string& list, const Dataset& d
 }
 
 // Both parts together: a file that is gone may have moved others from one to the other.
-std::string first_change(const std::string& folder, const DataSets& sets) {
+std::string first_change(const std::string& folder, const std::string& data, const DataSets& sets) {
   const std::vector<std::string> train = read_lines(folder + "/" + train_list_name);
   std::vector<std::string> lines = read_lines(folder + "/" + val_list_name), names;
   lines.insert(lines.end(), train.begin(), train.end());
-  const std::vector<std::string> list = skipped_images(folder);
+  const std::vector<std::string> list = skipped_images(folder, data);
   const std::set<std::string> skipped(list.begin(), list.end());
   for (const Dataset* part : {sets.train.get(), sets.val.get()})
     for (int64_t i = 0; part && i < part->size(); ++i)

@@ -208,7 +208,7 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
   options.classes = o.classes;
   options.class_order = from.classes;
   if (!o.resume.empty() && o.on_bad_image == OnBadImage::skip)
-    options.skipped = skipped_images(o.out);
+    options.skipped = skipped_images(o.out, o.data);
   DataSets data = open_dataset(options);
   if (o.val_fraction == 0 && o.val.empty() && data.val) {
     notes.push_back("--val-fraction 0: " + counted(data.val->size(), "image") + " for validation " +
@@ -246,8 +246,8 @@ void fit_starting_weights(Setup& s, TensorFile file) {
     way = "put them back (--on-bad-image skip skips bad ones), or ";
   throw UserError((o.data.empty() ? "the built-in data" : o.data) +
                   ": its files or classes have changed since the run in " + o.out + " began" +
-                  first_change(o.out, s.data) + "; " + way + "start a new run from --weights " +
-                  o.out + "/last/weights.safetensors");
+                  first_change(o.out, o.data, s.data) + "; " + way +
+                  "start a new run from --weights " + o.out + "/last/weights.safetensors");
 }
 
 void load_resumed(Setup& s) {

@@ -58,45 +58,52 @@ void synchronize(Lock& lock, const std::vector<OperationPtr>& all) {
 namespace {
 
 // A host function runs on a thread of its own, as on a thread of the driver: once it waits, queues
-// proceed. Until then, they don't, so that a seed gives the same order each time.
+// proceed. Until then they don't, so that a seed gives programs without such waits the same order
+// each time. After an error of the device, nobody waits for it any more.
 class HostFunction final : public UnderWay {
  public:
-  HostFunction(cudaHostFn_t function, void* data)
-      : thread_([this, function, data]() noexcept {  // no exception crosses the driver
-          here = this;
-          host_function = name;
-          function(data);
-          change(has_ended_);
-        }) {}
+  HostFunction(cudaHostFn_t function, void* data) {
+    std::thread([state = state_, function, data]() noexcept {  // no exception crosses the driver
+      here = state.get();
+      host_function = name;
+      function(data);
+      state->change(state->has_ended);
+    })
+        .detach();
+  }
   bool advance() override {
-    std::unique_lock lock(mutex_);
-    waits_ = !changed_.wait_for(lock, patience, [this] { return has_ended_ || waits_; }) || waits_;
-    return has_ended_;
+    State& s = *state_;
+    std::unique_lock lock(s.mutex);
+    s.waits =
+        !s.changed.wait_for(lock, patience, [&] { return s.has_ended || s.waits; }) || s.waits;
+    return s.has_ended;
   }
   void sleep(const std::vector<UnderWay*>& all) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, all.size() == 1 ? std::chrono::milliseconds(10) : moment,
-                      [this] { return has_ended_; });
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait_for(lock, all.size() == 1 ? std::chrono::milliseconds(10) : moment,
+                             [this] { return state_->has_ended; });
   }
-  // Called by each wait of this function's thread.
-  void waits() { change(waits_); }
-
-  static inline thread_local HostFunction* here = nullptr;  // whose thread this is
+  // Called by each wait of a thread, which may be that of a host function.
+  static void thread_waits() {
+    if (here) here->change(here->waits);
+  }
   static constexpr const char* name = "a host function";
 
  private:
   // How long a function may take, in which no wait is seen.
   static constexpr std::chrono::seconds patience{1};
-  void change(bool& to) {
-    const std::lock_guard lock(mutex_);
-    to = true;
-    changed_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool waits_ = false, has_ended_ = false;
-  std::jthread thread_;  // last: it uses all of the above
+  struct State {
+    void change(bool& to) {
+      const std::lock_guard lock(mutex);
+      to = true;
+      changed.notify_all();
+    }
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool waits = false, has_ended = false;
+  };
+  static inline thread_local State* here = nullptr;  // of the function whose thread this is
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 WorkPtr mark(const char* name) {
@@ -378,7 +385,7 @@ size_t graph_launches() {
   return runtime().graph_launches;
 }
 int let_queues_proceed() {
-  if (HostFunction::here) HostFunction::here->waits();
+  HostFunction::thread_waits();
   if (!host::is_host_thread) return INT_MAX;
   Lock lock(runtime().mutex);
   return runtime().operations.proceed(lock);

@@ -9,8 +9,8 @@
 //   - the host crashes if it accesses device memory that isn't managed; if it reads managed memory
 //     before it has waited for a kernel, it gets the old content;
 //   - cudaStreamSynchronize(nullptr) waits for the null stream only.
-// Nothing runs in the background: a host thread that waits for a cudaLaunchHostFunc without calling
-// CUDA waits forever, and code that waits for another process calls simt::run_all() first.
+// Queues proceed only while a host thread calls CUDA, or simt::let_queues_proceed() in a wait for
+// something else: one that waits for a cudaLaunchHostFunc in another way waits forever.
 #pragma once
 #include <cstdlib>
 #include <cstring>

@@ -2,6 +2,7 @@
 // no fill, and, if they are managed, no host code. There is a bit for each byte, in address space
 // of its own, so that neither the host nor a kernel takes a lock. Kept by `make try` only.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -59,7 +60,7 @@ class Unwritten {
 
   static constexpr size_t max_ranges = 64;
   Range ranges_[max_ranges];
-  size_t n_ranges_ = 0;
+  std::atomic<size_t> n_ranges_ = 0;
 };
 
 }  // namespace simt

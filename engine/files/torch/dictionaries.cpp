@@ -146,7 +146,8 @@ ChosenDictionary choose_dictionary(const Pickle& pickle, const std::string& key,
     if (rank(d) > rank(*best)) best = &d;
   chosen.taken = *best;
   for (const Dictionary& d : all)
-    if (&d != best && d.shapes > 0 && d.shapes == best->shapes && d.names == best->names)
+    if (&d != best && d.shapes > 0 && d.shapes == best->shapes && d.names == best->names &&
+        !d.key().empty())
       chosen.also.push_back(d.key());
   return chosen;
 }

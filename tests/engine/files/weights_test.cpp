@@ -107,6 +107,19 @@ TEST(Weights, TwoPrefixesThatFitAreNamed) {
   EXPECT_TRUE(has(fit(file).note, "names without student., teacher.head.bias, "));
 }
 
+TEST(Weights, NamesWithoutAPrefixComeBeforeAnAverage) {
+  TensorFile file = fitting_file();
+  for (auto& [name, tensor] : prefixed("ema.").tensors) {
+    file.tensors[name] = tensor;
+    file.tensors[name].data.assign(tensor.data.size(), 7);
+  }
+  const FitResult result = fit(file);
+  EXPECT_EQ(result.note,
+            "weights: w.safetensors, 4 of 4 tensors, those without a prefix (w.safetensors:ema "
+            "takes the other)");
+  EXPECT_EQ(result.tensors.at("norm.weight").data, fitting_file().tensors.at("norm.weight").data);
+}
+
 TEST(Weights, OtherDictionariesThatFitAreNamed) {
   TensorFile file = fitting_file();
   file.taken = "state_dict";
