@@ -103,7 +103,8 @@ DataSets open_dataset(const DataOptions& given) {
   const DataKind kind = data_kind(options.path);
   if (!options.val.empty() && kind != DataKind::photos)
     throw DataError("--val " + options.val + ": needs --data with class folders or records");
-  if (!options.class_names.empty() && !is_records(options.path))
+  const bool records = kind == DataKind::photos && is_records(options.path);
+  if (!options.class_names.empty() && !records)
     throw DataError("--class-names " + options.class_names +
                     ": is for records whose labels have no names; " +
                     (options.path.empty() ? "the built-in data" : options.path) +
@@ -111,8 +112,8 @@ DataSets open_dataset(const DataOptions& given) {
   if (kind == DataKind::builtin) return open_builtin(options);
   if (kind == DataKind::synthetic) return open_synthetic(options);
   if (kind == DataKind::cifar) return open_cifar(options);
-  if (!is_records(options.path)) refuse_compressed_records(options.path);
-  DataSets sets = is_records(options.path) ? open_records(options) : open_folder(options);
+  if (!records) refuse_compressed_records(options.path);
+  DataSets sets = records ? open_records(options) : open_folder(options);
   warn_of_alike_names(sets);
   return sets;
 }

@@ -15,9 +15,11 @@ constexpr uint64_t few_bytes = uint64_t{64} << 20;
 
 bool are_few_bytes(const DataSets& sets) {
   uint64_t bytes = 0;
+  std::set<std::string> seen;  // both parts may be of the same records
   for (const Dataset* part : {sets.train.get(), sets.val.get()})
     for (int64_t i = 0; part && i < part->files() && bytes <= few_bytes; ++i) {
       std::error_code error;
+      if (!seen.insert(part->file(i)).second) continue;
       const uint64_t size = std::filesystem::file_size(part->file(i), error);
       if (!error) bytes += size;
     }

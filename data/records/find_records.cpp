@@ -1,5 +1,6 @@
 // The files of records in a folder, and the sets that they make.
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "base/files/file.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "data/decode/image_extensions.h"
 #include "data/folder_scan.h"
@@ -34,6 +36,9 @@ bool begins_like_a_record(const fs::path& path) try {
   return length && *length <= file.size() - record_overhead;
 } catch (const FileError&) {
   return false;
+} catch (const MachineError& e) {
+  if (e.code == EACCES || e.code == EPERM) return false;  // a note of somebody else's
+  throw;
 }
 
 bool has_record_name(const fs::path& path) {

@@ -79,7 +79,12 @@ std::string way_to_rebuild(const std::string& index_path, const std::string& fol
       (fs::path(file).has_parent_path() ? apart : beside) = true;
   }
   const bool folders = apart || fs::is_directory(index_path, error);
-  return "`rm " + std::string(folders ? "-r " : "") + shell_word(index_path) +
+  std::string indexes = shell_word(index_path);
+  for (const RecordSet& set : find_record_sets(folder))  // `data index` writes those of all sets
+    if (const std::string path = folder + "/" + set.name + ".index";
+        path != index_path && fs::exists(path, error))
+      indexes += " " + shell_word(path);
+  return "`rm " + std::string(folders ? "-r " : "") + indexes +
          (beside ? " " + shell_word(folder) + "/*.idx" : "") +
          (apart ? " " + shell_word(folder + "/idx_files") : "") + " && " + own_command() +
          " data index " + shell_word(folder) + "`";

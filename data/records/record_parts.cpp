@@ -78,7 +78,7 @@ std::string advise_index(const std::string& folder, const std::vector<RecordSet>
              way_to_rebuild(path, folder, set.files) +
              " stores them, so that later runs start at once";
   }
-  return read + "; ./launcher data index " + folder +
+  return read + "; ./launcher data index " + shell_word(folder) +
          " stores them, so that later runs start at once";
 }
 

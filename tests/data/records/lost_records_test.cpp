@@ -181,6 +181,17 @@ TEST_F(LostRecords, TheRestOfAShardIsLeftOutInWords) {
             "warning: a record can't be read and is left out, " + place + "its checksum is wrong");
 }
 
+// data index writes the indexes of all sets, so all of them have to go first.
+TEST_F(LostRecords, TheWayToRebuildNamesTheIndexesOfAllSets) {
+  for (const std::string set : {"train", "val"})
+    write("tf/" + set + ".tfrecord", set == "val" ? 2 : 1, set == "val" ? "bee" : "ant");
+  index("tf");
+  write_text(in("tf/train.index"), "");
+  EXPECT_TRUE(has(refusal(), "`rm " + in("tf/train.index") + " " + in("tf/val.index") +
+                                 " && ./launcher data index " + in("tf") + "`"))
+      << refusal();
+}
+
 TEST_F(LostRecords, WhatStandsInThePlaceOfAnIndexIsNamed) {
   write("tf/" + first, 1, "ant");
   write("tf/" + second, 2, "bee");
