@@ -15,6 +15,7 @@
 #include "app/datasets/coco.h"
 #include "app/datasets/image_list.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "data/dataset.h"
 #include "data/records/record_files.h"
 #include "data/records/record_index.h"
@@ -48,7 +49,7 @@ struct Case {
   size_t names = 0;  // bytes of names that are not in the file
 };
 
-const std::string of_record = "x.tfrecord: record ";
+const std::string of_record = "x.tfrecord: record ", empty_file = "x.tfrecord: the file is empty";
 
 class RecordFuzzer {
  public:
@@ -152,13 +153,29 @@ class RecordFuzzer {
     return {"Examples", payload, {""}, [payload] { parse_example(payload); }};
   }
 
+  // The name and the label of an index's row for a record, which must agree with it.
+  static std::pair<std::string, uint32_t> as_it_says(const std::string& payload) {
+    try {
+      const PictureExample picture = parse_example(payload);
+      const bool named = !picture.name.empty() && printable(picture.name) == picture.name;
+      const int64_t label = picture.text == "bee" ? 1 : picture.label.value_or(0);
+      return {named ? picture.name : "a.ppm", label > 0 && picture.text != "ant" ? 1 : 0};
+    } catch (const std::exception&) {
+      return {"a.ppm", 0};
+    }
+  }
+
   // Files of records, mostly with correct checksums, so that the damage reaches the parser.
   Case records(Mutator& m) {
     std::string file;
     std::vector<IndexRow> rows;
+    std::vector<std::string> names;
     for (size_t n = 1 + m.below(3); n; --n) {
-      const std::string record = framed_record(damaged_example(m));
+      const std::string payload = damaged_example(m), record = framed_record(payload);
+      const auto [name, label] = as_it_says(payload);
       rows.push_back({.offset = file.size(), .size = static_cast<uint32_t>(record.size())});
+      rows.back().label = label;
+      names.push_back(name);
       file += record;
     }
     if (m.one_in(2)) m.damage(file);
@@ -167,13 +184,13 @@ class RecordFuzzer {
     write_text(folder_ / "x.tfrecord", file);
     const std::string path = folder_.path();
     if (m.one_in(2))
-      return {"records without an index", file, {of_record}, [path] {
+      return {"records without an index", file, {of_record, empty_file}, [path] {
                 scan_records(path, find_record_sets(path), {}, [](int64_t) {});
               }};
     RecordIndex index{.classes = {"ant", "bee"}, .files = {"x.tfrecord"}, .rows = {}};
-    for (const IndexRow& row : rows) index.add(row, "a.ppm");
+    for (size_t i = 0; i < rows.size(); ++i) index.add(rows[i], names[i]);
     const std::string text = index_text(index);
-    return {"records by an index", file, {of_record, "x.index"}, [path, text] {
+    return {"records by an index", file, {of_record, empty_file, "x.index"}, [path, text] {
               write_text(path + "/x.index", text);
               const DataSets sets = open_dataset({.path = path + "/x.index", .val_fraction = 0});
               for (int64_t i = 0; i < sets.train->size(); ++i) try {
