@@ -6,6 +6,7 @@
 
 #include "base/files/file.h"
 #include "base/machine_error.h"
+#include "base/text.h"
 #include "data/decode/decode.h"
 #include "data/records/lost_records.h"
 #include "data/records/scan_records.h"
