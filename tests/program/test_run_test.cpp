@@ -212,7 +212,7 @@ TEST_F(TestRun, BuildsForAFilterWhatItsTestsStart) {
                     make = " make -n CUDA=0 BUILD=" + (folder_ / "none") + " test FILTER=";
   const std::string some = output_of(env + make + "LayerNorm"),
                     all = output_of(env + "BAREVISION_TEST_TURN=all" + make);
-  for (const char* extra : {"/asan/", "/file_faults.so", "/try/"}) {
+  for (const char* extra : {"/none/asan/", "/none/file_faults.so", "/none/try/"}) {
     EXPECT_TRUE(has(all, extra));
     EXPECT_FALSE(has(some, extra));
   }
