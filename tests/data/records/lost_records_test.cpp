@@ -184,7 +184,7 @@ TEST_F(LostRecords, TheRestOfAShardIsLeftOutInWords) {
 // data index writes the indexes of all sets, so all of them have to go first.
 TEST_F(LostRecords, TheWayToRebuildNamesTheIndexesOfAllSets) {
   for (const std::string set : {"train", "val"})
-    write("tf/" + set + ".tfrecord", set == "val" ? 2 : 1, set == "val" ? "bee" : "ant");
+    write("tf/" + set + "-00000-of-00001", set == "val" ? 2 : 1, set == "val" ? "bee" : "ant");
   index("tf");
   write_text(in("tf/train.index"), "");
   EXPECT_TRUE(has(refusal(), "`rm " + in("tf/train.index") + " " + in("tf/val.index") +

@@ -189,8 +189,11 @@ TEST_F(ProgramZero, EndsOnSimtWithASave) {
 
 TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
   for (const std::string processes : {"-n 2 ", "-n 4 --pipeline 2 --micro-batches 1 "}) {
-    const std::string words = processes + vit + "--steps 20 --lr 1e30 --warmup-epochs 0 ";
-    const Finished all = run(words), parts = run(words + "--zero 1");
+    const std::string words = processes + vit + "--steps 20 --lr 1e30 --warmup-epochs 0 --out run ";
+    std::filesystem::remove_all(in("run"));  // it has what was written before the error
+    const Finished all = run(words);
+    std::filesystem::remove_all(in("run"));
+    const Finished parts = run(words + "--zero 1");
     EXPECT_EQ(all.code, 1) << all.output;
     EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
     // The next line may differ: it names the rank whose end was seen first.
