@@ -197,6 +197,10 @@ std::vector<std::string> unused_parts(const fs::path& path) {
     if (is_val_name(folder.filename().string()) && folders_in(folder).empty())
       lines.push_back("left out: " + folder.filename().string() +
                       "/, which has no class folders in it");
+  for (const fs::path& file : files_in(path))
+    if (is_val_name(file.filename().string()))
+      lines.push_back("left out: " + file.filename().string() +
+                      ", a file, not a folder of classes");
   return lines;
 }
 

@@ -49,7 +49,8 @@ struct PartFolders {
 };
 PartFolders find_parts(const std::filesystem::path&);
 bool is_val_name(const std::string& folder);
-// A line for each folder named like val/ that has no class folders, next to train/: it isn't used.
+// A line for each folder named like val/ that has no class folders, and for each file of such a
+// name, next to train/: it isn't used.
 std::vector<std::string> unused_parts(const std::filesystem::path&);
 // Returns the parts; refuses a folder that has val/ but no train/.
 PartFolders require_train(PartFolders, const std::filesystem::path&);

@@ -227,6 +227,8 @@ TEST_F(FolderScan, AnEmptyPartIsSaid) {
                        "left out: val/, which has no class folders in it"};
   EXPECT_EQ(open().notes, lines);
   EXPECT_EQ(check().left_out, lines);
+  write_text(in("valid"), "../val");  // a link that became a file
+  EXPECT_EQ(open().notes[2], "left out: valid, a file, not a folder of classes");
   fs::rename(in("val"), in("train/val"));  // a class, but it has no images
   EXPECT_TRUE(has(refusal(), "train/val: a class folder without images"));
 }
