@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/files/file.h"
 #include "base/json.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
 #include "data/joined.h"
@@ -67,19 +68,14 @@ Named find_pictures(const std::vector<std::string>& given) {
   Named found;
   for (const std::string& path : given) {
     std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (!fs::exists(status)) {
-      const bool missing = status.type() == fs::file_type::not_found;
+    if (!there_is(path)) {
       const std::string link = link_without_target(path);
-      found.problems.push_back(path + ": " +
-                               (!link.empty() ? link
-                                : missing     ? "no such file or folder"
-                                              : "can't be read: " + error.message()));
+      found.problems.push_back(path + ": " + (link.empty() ? "no such file or folder" : link));
     } else if (is_records(path)) {
       found.end_files();
       for (auto& part : open_recorded(path, found.problems, found.notes))
         found.parts.push_back(std::move(part));
-    } else if (fs::is_directory(status)) {
+    } else if (fs::is_directory(path, error)) {
       const std::vector<std::string> below = pictures_in(path, found.notes);
       if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");
       found.files.insert(found.files.end(), below.begin(), below.end());
