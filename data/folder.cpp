@@ -153,7 +153,8 @@ DataSets assemble(const DataOptions& options, ClassList classes, std::vector<Ima
   std::vector<std::string> roots = {options.path};
   if (val_root != options.path) roots.push_back(val_root);
   note_left_out(parts, roots, sets);
-  for (std::string& line : unused_parts(options.path)) sets.notes.push_back(std::move(line));
+  for (std::string& line : unused_parts(options.path, val_root))
+    sets.notes.push_back(std::move(line));
   return sets;
 }
 

@@ -110,6 +110,12 @@ fs::path part_folder(const std::vector<fs::path>& folders, Words names) {
   return {};
 }
 
+std::vector<std::string> names_of(const std::vector<fs::path>& folders) {
+  std::vector<std::string> names;
+  for (const fs::path& folder : folders) names.push_back(folder.filename().string());
+  return names;
+}
+
 }  // namespace
 
 void LeftOut::add(const LeftOut& more) {
@@ -189,14 +195,27 @@ PartFolders find_parts(const fs::path& path) {
 
 bool is_val_name(const std::string& folder) { return is_one_of(lower_case(folder), val_names); }
 
-std::vector<std::string> unused_parts(const fs::path& path) {
+std::vector<std::string> unused_parts(const fs::path& path, const fs::path& val) {
   std::vector<std::string> lines;
   const auto folders = folders_in(path);
-  if (part_folder(folders, train_names).empty()) return {};
-  for (const fs::path& folder : folders)
-    if (is_val_name(folder.filename().string()) && folders_in(folder).empty())
-      lines.push_back("left out: " + folder.filename().string() +
-                      "/, which has no class folders in it");
+  const fs::path train = part_folder(folders, train_names);
+  if (train.empty()) return {};
+  const auto is_class = [classes = names_of(folders_in(train))](const std::string& name) {
+    return std::ranges::binary_search(classes, name);
+  };
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    const std::string name = folder.filename().string();
+    if (folder == train || fs::equivalent(folder, val, error)) continue;
+    const auto inner = names_of(folders_in(folder));
+    if (is_val_name(name)) {
+      if (inner.empty())
+        lines.push_back("left out: " + name + "/, which has no class folders in it");
+    } else if (std::ranges::any_of(inner, is_class)) {
+      lines.push_back("left out: " + name + "/, which has folders of the same classes as " +
+                      train.filename().string() + "/; --val validates on such a folder");
+    }
+  }
   for (const fs::path& file : files_in(path))
     if (is_val_name(file.filename().string()))
       lines.push_back("left out: " + file.filename().string() +

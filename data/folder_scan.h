@@ -49,9 +49,11 @@ struct PartFolders {
 };
 PartFolders find_parts(const std::filesystem::path&);
 bool is_val_name(const std::string& folder);
-// A line for each folder named like val/ that has no class folders, and for each file of such a
-// name, next to train/: it isn't used.
-std::vector<std::string> unused_parts(const std::filesystem::path&);
+// A line for each folder next to train/ that isn't used: one named like val/ without class folders,
+// one of another name with folders of train/'s classes, unless it is `val`; for a file named like
+// val/, too.
+std::vector<std::string> unused_parts(const std::filesystem::path&,
+                                      const std::filesystem::path& val = {});
 // Returns the parts; refuses a folder that has val/ but no train/.
 PartFolders require_train(PartFolders, const std::filesystem::path&);
 

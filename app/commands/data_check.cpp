@@ -2,7 +2,9 @@
 #include "data/dataset_stats/data_check.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <ranges>
 
 #include "app/commands/commands.h"
 #include "app/commands/data_commands.h"
@@ -35,14 +37,19 @@ constexpr OptionRow rows[] = {
      "decoding threads; 0: one for each core",
      {.min = 0, .max = 1024}}};
 
+constexpr size_t most_empty_classes = 20;
+
 std::string shown(const std::string& path) { return printable(path, path.npos); }
 
 // "damaged: 2", then the items.
 template <class Item, class Show>
-std::string section(const std::string& title, const std::vector<Item>& items, const Show& show) {
+std::string section(const std::string& title, const std::vector<Item>& items, const Show& show,
+                    size_t most = SIZE_MAX) {
   if (items.empty()) return "";
   std::string text = title + ": " + std::to_string(items.size()) + "\n";
-  for (const Item& item : items) text += "  " + show(item) + "\n";
+  for (const Item& item : items | std::views::take(most)) text += "  " + show(item) + "\n";
+  if (items.size() > most)
+    text += "  and " + std::to_string(items.size() - most) + " more (--json lists them)\n";
   return text;
 }
 
@@ -61,7 +68,9 @@ std::string shown_equal(const EqualImages& equal) {
 std::string balance(const DataCheck& found) {
   if (found.classes.size() < 2) return "";
   const auto [least, most] = std::ranges::minmax(found.classes, {}, &ClassCount::train);
-  return class_table(found.classes, found.has_val) + "the largest class has " +
+  std::vector<ClassCount> classes = found.classes;
+  std::erase_if(classes, [](const ClassCount& c) { return c.train == 0 && c.val == 0; });
+  return class_table(classes, found.has_val) + "the largest class has " +
          std::to_string(most.train) + (found.has_val ? " training images" : " images") +
          ", the smallest " + std::to_string(least.train) + "\n";
 }
@@ -82,7 +91,7 @@ std::string text_of(const DataCheck& found, const std::string& path, int min_sid
   if (!found.not_read_advice.empty()) text += "  " + shown(found.not_read_advice) + "\n";
   for (const std::string& line : found.lost) text += shown(line) + "\n";
   text += section("images outside the class folders", found.outside, shown);
-  text += section("classes without images", found.empty_classes, shown);
+  text += section("classes without images", found.empty_classes, shown, most_empty_classes);
   text += section("classes of nearly the same name", found.alike_classes, shown);
   text += section("equal images", found.equal, shown_equal);
   if (found.val_in_train > 0)

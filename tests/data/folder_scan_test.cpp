@@ -233,6 +233,19 @@ TEST_F(FolderScan, AnEmptyPartIsSaid) {
   EXPECT_TRUE(has(refusal(), "train/val: a class folder without images"));
 }
 
+// Another name than those of val/: nothing would tell that it isn't used.
+TEST_F(FolderScan, AnotherPartIsSaid) {
+  make({"train/cat", "train/dog", "Test2/cat", "Test2/bird", "papers/scans"});
+  const Names line = {
+      "left out: Test2/, which has folders of the same classes as train/; --val validates on such "
+      "a folder"};
+  EXPECT_EQ(open().notes, line);
+  EXPECT_EQ(check().left_out, line);
+  fs::rename(in("Test2/bird"), in("Test2/dog"));
+  const DataSets sets = open_data({.path = folder_.path(), .val = in("Test2")});
+  EXPECT_TRUE(sets.notes.empty());
+}
+
 TEST_F(FolderScan, LinksToFoldersAreSaid) {
   make({"cat", "dog", "more"});
   fs::rename(in("more"), in(".more"));
