@@ -50,6 +50,7 @@
 #: Settings
 #: CUDA=0            build without CUDA; CUDA_HOME=DIR: with the toolkit in DIR
 #: SIMT=0            tests without the stand-in for CUDA
+#: CCACHE=           compile without ccache, which is used where it is installed
 #: PCH=0             no precompiled headers: shows an #include that is missing
 #: TURBOJPEG=0       decode JPEG with stb_image
 #: WEBP=0            leave out WebP; so TIFF=0, SODIUM=0, TENSORBOARD=0, RECORDS=0
@@ -97,7 +98,7 @@ all: found $(BUILD)/launcher $(if $(filter build,$(BUILD)),compile_commands.json
 
 have_library = $(1) $(if $(wildcard $(CUDA_HOME)/include/$(2) /usr/include/$(2) /usr/include/*/$(2)),yes,no)
 found: check-packages
-	@echo "compiler  $(CXX) $(shell $(CXX) -dumpfullversion); $(if $(call have,gtest/gtest.h),tests by GoogleTest,no tests: GoogleTest not found)"
+	@echo "compiler  $(CXX) $(shell $(CXX) -dumpfullversion)$(if $(cached),$(comma) with ccache); $(if $(call have,gtest/gtest.h),tests by GoogleTest,no tests: GoogleTest not found)"
 ifneq ($(NVCC),)
 	@echo "cuda      $(CUDA_HOME), $(if $(gpu),a GPU of compute capability $(gpu),no GPU here); $(call have_library,cuBLAS,cublasLt.h) $(call have_library,cuDNN,cudnn.h) $(call have_library,NCCL,nccl.h)"
 else

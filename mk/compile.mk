@@ -8,7 +8,19 @@ announce = @mkdir -p $(@D) && echo "compile   $(number) $<$(1)" &&
 else
 announce = counted
 endif
-compile = $(announce) $(CXX) $(CPPFLAGS) $(choices) $(CXXFLAGS)
+compile = $(announce) $(cached) $(CXX) $(CPPFLAGS) $(choices) $(CXXFLAGS)
+
+# ccache, where it is installed, keeps objects across clones, so no path of a clone may reach them.
+# Precompiled headers need the two kinds of sloppiness: macros of their own and __TIME__ are
+# taken as unused. CCACHE=: without it.
+CCACHE ?= $(shell command -v ccache 2>/dev/null)
+cached := $(if $(findstring ccache,$(CXX) $(realpath $(shell command -v $(CXX)))),,$(CCACHE))
+ifneq ($(cached),)
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+export CCACHE_STATSLOG ?= $(abspath $(BUILD))/ccache.log
+CXXFLAGS += -ffile-prefix-map=$(CURDIR)=.
+endif
 
 # Precompiled standard headers, included before each file; parsing them takes half of most files'
 # compile time. There is one for each set of flags, since GCC compiles a file with the optimisation
@@ -26,7 +38,7 @@ endif
 $(foreach set,plain cold simt tests cold_tests simt_tests sanitized,$(BUILD)/pch/$(set)/precompiled.h.gch): \
 $(BUILD)/pch/%/precompiled.h.gch: kernels/precompiled.h $(BUILD)/flags | check-packages
 	$(call announce, ($*)) echo '$(hash)include "$(if $(findstring tests,$*),tests,kernels)/precompiled.h"' >$(@:.gch=) && \
-	  $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(flags_of_$*) -x c++-header -o $@ $(@:.gch=)
+	  $(cached) $(CXX) $(CPPFLAGS) $(CXXFLAGS) $(flags_of_$*) -x c++-header -o $@ $(@:.gch=)
 flags_of_plain = $(avx2)
 flags_of_cold = $(cold)
 # Without debug information, except in make debug and under the sanitizers.

@@ -7,9 +7,10 @@ cuda_arch ?= $(call gencode,$(gpu_arch:90=90a)) $(if $(gpu),,-gencode arch=compu
 # make dist: machine code for three generations of GPUs, and PTX for later ones.
 dist_archs := 75 80 90a
 dist_arch := $(foreach arch,$(dist_archs),$(call gencode,$(arch))) -gencode arch=compute_80,code=compute_80
+# nvcc's objects have no debug information, so ccache needn't tell folders apart (CCACHE_NOHASHDIR).
 # ptxas's report on each kernel is written next to the object, for make resources. ptxas only notes that
 # it serialises wgmmas (C7510 and others); here that is an error.
-nvcc_compile = $(call announce, (cuda$(1))) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
+nvcc_compile = $(call announce, (cuda$(1))) $(cached:%=CCACHE_NOHASHDIR=1 %) $(NVCC) -ccbin $(CXX) -std=c++20 -O3 $(2) -I. \
   -DBAREVISION_GPU=cuda_gpu -Xcompiler=-Wall,-march=x86-64-v3 -Xptxas=-v,-warn-spills -Wno-deprecated-gpu-targets \
   -MMD -MP -MF $(@:.o=.d) -c -o $@ $< >$(@:.o=.ptxas) 2>&1; \
   code=$$?; grep -vE '^ptxas info|bytes stack frame' $(@:.o=.ptxas) >&2; \

@@ -17,7 +17,7 @@ try_run_rename := objcopy $(foreach f,$(try_wrapped),--redefine-sym $(f)=simt_$(
 try_debug_rename := test -f
 try_debug_object := -O0 -g
 try_debug_file := -O0 -g
-try_compile = $(CXX) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
+try_compile = $(cached) $(CXX) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
 try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device hopper host try check $(if $(filter run,$(1)),races))
 # Compiles simt/device as one file and simt/host as another, in a third of the time.
 define try_rules
@@ -90,12 +90,12 @@ learn_flags := -I. $(simt_flags) $(counters_flags) -std=c++20 -g1 $(WARN) -Wno-s
 $(BUILD)/learn/try.o: simt/try.cpp
 $(BUILD)/learn/counts.o: learn/counts.cpp
 $(BUILD)/learn/try.o $(BUILD)/learn/counts.o:
-	@mkdir -p $(@D) && echo "compile   $< (learn)" && $(CXX) $(learn_flags) -c -o $@ $<
+	@mkdir -p $(@D) && echo "compile   $< (learn)" && $(cached) $(CXX) $(learn_flags) -c -o $@ $<
 learn_objects := $(BUILD)/learn/try.o $(BUILD)/learn/counts.o \
   $(call counting,$(filter simt/%,$(simt_sources)) kernels/cuda/check.cpp)
 $(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn_objects)
 	@mkdir -p $(@D) && echo "compile   $< (learn)" && simt/cuda_to_cpp $< >$@.cpp && \
-	  $(CXX) $(learn_flags) $(access_calls) $(block_calls) -include simt/try.h -MF $@.d -MT $@ -c -o $@.o $@.cpp && \
+	  $(cached) $(CXX) $(learn_flags) $(access_calls) $(block_calls) -include simt/try.h -MF $@.d -MT $@ -c -o $@.o $@.cpp && \
 	  $(CXX) -Wl,--gc-sections -pthread -o $@ $@.o $(learn_objects)
 # Rungs without a kernel. The part of comm/ that they use is compiled as one file; it needs no package.
 learn_comm := comm/two_level_communicator comm/net/ring_communicator comm/net/mesh \

@@ -46,7 +46,7 @@ else
 endif
 
 # Debian has no ruff: a pinned version is installed from PyPI into build/dev. Without it, make lint skips it.
-dev_packages = $(strip $(foreach tool,clang-format shellcheck chromium groff zsh fish,$(if $(shell command -v $(tool)),,$(tool))) \
+dev_packages = $(strip $(foreach tool,ccache clang-format shellcheck chromium groff zsh fish,$(if $(shell command -v $(tool)),,$(tool))) \
   $(if $(clangxx),,$(or $(shell apt-cache show clang-19 >/dev/null 2>&1 && echo clang-19),clang)) $(if $(clang_tidy),,$(or $(shell apt-cache show clang-tidy-19 >/dev/null 2>&1 && echo clang-tidy-19),clang-tidy)) \
   $(if $(shell python3 -c 'import ensurepip, venv' 2>&1),python3-venv))
 ruff := ruff==0.17.6
