@@ -31,7 +31,8 @@
 #:                   or KERNEL=layernorm_forward CASE=rows4
 #:
 #: Tests and gates
-#: make test         build and run the tests; FILTER=Suite.Name: only that one
+#: make test         build and run the tests; FILTER=Suite.Name: only that one;
+#:                   BASE=origin/main: those that the changes since then can break
 #: make slowest      the slowest twenty tests of the last make test
 #: make test-all     the same tests with many more shapes
 #: make asan         make test under the address and undefined-behavior sanitizers
@@ -43,8 +44,9 @@
 #: make tidy         clang-tidy since TIDY_BASE=origin/main; ALL=1: all sources
 #: make format       clang-format over all sources
 #: make docs         docs/options.md, as the program prints its options
-#: make ci           the gates of a commit: lint, build, test, one of the rest
-#: make ci-rest      the one that is this commit's turn; REST=clang: that one
+#: make ci           the gates of a commit: lint, build, test, some of the rest
+#: make ci-rest      those of the rest that the changes since BASE=origin/main can
+#:                   break; REST=clang: that one
 #: make ci-all       every gate in full
 #:
 #: Settings
@@ -122,9 +124,9 @@ $(BUILD)/launcher: $(program) $(objects) $(gpu_objects)
 include mk/compile.mk
 include mk/cuda.mk
 include mk/editors.mk
-include mk/tests.mk
 include mk/learn.mk
 include mk/bench.mk
+include mk/tests.mk
 include mk/dist.mk
 include mk/install.mk
 include mk/style.mk

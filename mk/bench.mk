@@ -38,7 +38,7 @@ $(BUILD)/counters_tests: $(call counting,$(filter simt/%,$(simt_sources)) kernel
 $(BUILD)/counters: $(counting_objects) $(BUILD)/obj/bench/recorded_model.o $(objects) $(cuda_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-# For the tests of make view, which some commits' `make test` runs: only these files' kernels are
+# For the tests of make view in `make test`: only these files' kernels are
 # instrumented, since building all kernels a second time takes minutes.
 watched_in_tests := $(patsubst %,kernels/%.cu,layers/layernorm layers/batchnorm cuda/column_sums cuda/moments training/loss)
 $(BUILD)/counters_few: $(call counting,$(watched_in_tests) $(call in,cpp,bench/counters $(filter-out simt/races,$(wildcard simt/*)))) \
@@ -55,7 +55,7 @@ racecheck: $(BUILD)/racecheck
 $(BUILD)/racecheck: $(call watched,$(filter kernels/%.cu,$(gpu_sources)))
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
-# Some commits' `make test` runs this: only the kernels of watched_in_tests are instrumented. Tests of
+# `make test` runs this: only the kernels of watched_in_tests are instrumented. Tests of
 # other kernels would mislead, since the checker sees only their asynchronous copies and ldmatrix.
 $(BUILD)/racecheck_tests: $(call watched,$(watched_in_tests))
 	@echo "link      $@"

@@ -1,23 +1,23 @@
-# Gates: .ci/run runs make ci; make ci-all runs every gate in full. make ci-rest runs one of the
-# gates that take too long for every commit: the one whose turn it is for this commit, or REST=NAME.
+# Gates: .ci/run runs make ci, those that fit its time; make ci-all runs every gate in full. make
+# ci-rest runs the gates that the changes since BASE can break, or REST=NAME; clang and nvcc then
+# check only what these changes reach.
 .PHONY: ci ci-all ci-rest ci-clang ci-libraries ci-cuda0 ci-asan ci-tsan ci-nvcc ci-package
 rest := clang libraries asan tsan package $(if $(NVCC),cuda0 nvcc)
-# turn_of: one word of $(1), chosen by the commit's hash. share_of: every $(1)th word of $(2); the
-# hash chooses the first.
-turn_of = $(word $(shell echo $$((0x$(commit_hash) % $(words $(1)) + 1))),$(1))
-share_of = $(shell printf '%s\n' $(2) | awk -v k=$$((0x$(commit_hash) % $(1))) 'NR % $(1) == k')
 ci:
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci
 ci-all:
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL tests/ci all
-ci-rest: REST ?= $(call turn_of,$(rest))
+ci-rest: BASE ?= origin/main
 ci-rest:
-	@$(if $(filter $(REST),$(rest)),echo "rest      $(REST)",echo "ci-rest: REST is one of: $(rest)" >&2; exit 2)
-	@$(MAKE) ci-$(REST)
+	@tests/reach $(BASE) --write $(reach_folder)
+	@$(if $(filter-out $(rest),$(REST)),echo "ci-rest: REST is one of: $(rest)" >&2; exit 2)
+	@for gate in $(or $(REST),$$(cat $(reach_folder)/gates)); do case " $(rest) " in *" $$gate "*) \
+	  echo "rest      $$gate" && $(MAKE) ci-$$gate BASE=$(BASE) || exit 1 ;; esac; done
 
-# Checks one of SHARE=3 parts of the sources for Clang's errors and warnings; SHARE=1: all. Clang before 16 can't parse all of this C++20.
+# Checks the sources for Clang's errors and warnings. Clang before 16 can't parse all of this C++20.
 # Clang reads g++'s omp.h, since its own is in another package; -D__malloc__(x)= removes an attribute there that only g++ accepts.
-SHARE ?= 3
+# With BASE, what its changes reach of $(1); else all of it.
+reached_of = $(if $(some),$(filter $(1),$(file <$(reach_folder)/units)),$(1))
 clangxx = $(or $(shell command -v clang++-19),$(shell command -v clang++-18),$(shell clang++ --version 2>/dev/null \
   | grep -qE 'version (1[6-9]|[2-9][0-9])' && command -v clang++))
 clang_flags = -fsyntax-only -std=c++20 $(WARN) -Wno-unknown-warning-option -Wno-unknown-pragmas -Wno-shadow \
@@ -25,7 +25,7 @@ clang_flags = -fsyntax-only -std=c++20 $(WARN) -Wno-unknown-warning-option -Wno-
   $(choices) $(avx2) -DBAREVISION_ISA=avx2 '-D__malloc__(x)=' -idirafter $(dir $(shell $(CXX) -print-file-name=include/omp.h))
 ci-clang: $(messages:%=%.cc)
 	@$(if $(clangxx),,echo "ci-clang: clang 16 or newer is not installed: make deps-dev" >&2; exit 2)
-	@printf '%s\n' $(call share_of,$(SHARE),$(plain) $(kernels)) | xargs -P $(shell nproc) -n 4 $(clangxx) $(clang_flags)
+	@printf '%s\n' $(call reached_of,$(plain) $(kernels)) | xargs -P $(shell nproc) -n 4 $(clangxx) $(clang_flags)
 
 # A build with other choices starts from a copy of this build's objects, so only sources that use a
 # choice are recompiled. $(1): the choices
@@ -49,7 +49,7 @@ asan_objects := $(asan_tests:%.cpp=$(BUILD)/asan/%.o) $(filter-out $(BUILD)/asan
   $(filter $(BUILD)/asan/%,$(records_objects))))
 $(BUILD)/asan_tests: $(call mixed,asan,$(asan_objects))
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
 ci-asan: $(BUILD)/asan_tests
 	@ASAN_OPTIONS=detect_container_overflow=0 BAREVISION_MODELS=$(CURDIR)/models BAREVISION_DATA=$(CURDIR)/../shared/data \
 	  $< --gtest_brief=1 --gtest_filter='$(call suites_in,$(asan_tests))'
@@ -61,12 +61,12 @@ $(BUILD)/threads/%.o: %.cpp | check-packages
 	$(call compile, (threads)) -O1 $(avx2) -fsanitize=thread -c -o $@ $<
 $(BUILD)/threads_tests: $(call mixed,threads,$(tsan_objects))
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -fsanitize=thread -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -fsanitize=thread -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
 ci-tsan: $(BUILD)/threads_tests
 	@$(tsan_environment) $< --gtest_brief=1 --gtest_filter='Collectives*:TcpCommunicator*:Rendezvous*:Loader*:Exchange*-Collectives.NoticeAPeerThatDied'
 
-# Compiles an eighth of the CUDA sources for all generations of GPUs, and every shape of wgmma.
-ci-nvcc: check-cuda $(BUILD)/dist/wgmma_shapes.o $(if $(filter ci-nvcc,$(MAKECMDGOALS)),$(call share_of,8,$(nvcc_objects:$(BUILD)/obj/cuda/%=$(BUILD)/dist/obj/%)))
+# Compiles the CUDA sources for all generations of GPUs, and every shape of wgmma.
+ci-nvcc: check-cuda $(BUILD)/dist/wgmma_shapes.o $(patsubst %.cu,$(BUILD)/dist/obj/%.o,$(call reached_of,$(patsubst $(BUILD)/obj/cuda/%.o,%.cu,$(nvcc_objects))))
 
 # Checks by a dry run that the last commit has all sources of a build; installs, runs and removes the
 # program of this build.

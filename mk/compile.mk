@@ -19,7 +19,7 @@ ifneq ($(cached),)
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 export CCACHE_STATSLOG ?= $(abspath $(BUILD))/ccache.log
-CXXFLAGS += -ffile-prefix-map=$(CURDIR)=.
+CPPFLAGS += -ffile-prefix-map=$(CURDIR)=.
 endif
 
 # Precompiled standard headers, included before each file; parsing them takes half of most files'

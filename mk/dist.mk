@@ -9,7 +9,7 @@ dist_link = @echo "link      $@" && mkdir -p $(@D) && $(CXX) $(CXXFLAGS) -s -sta
   -Wl,--exclude-libs,ALL,--version-script=bench/dist/symbols.map -o $@ $^ $(1) $(gpu_libraries) $(LDLIBS)
 dist_objects = $(call for_every_gpu,$(1)) $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard bench/dist/*.cpp))
 $(dist)/build/tests: $(call dist_objects,$(tests_objects))
-	$(call dist_link,-lgtest -lgtest_main)
+	$(call dist_link,-lgtest)
 $(dist)/build/bench: $(call dist_objects,$(bench_objects) $(objects) $(gpu_bench_objects))
 	$(call dist_link)
 $(dist)/build/launcher: $(call dist_objects,$(program) $(objects) $(gpu_objects))

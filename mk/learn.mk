@@ -72,7 +72,6 @@ $(BUILD)/try/races/%: tests/simt/races/%.cu simt/cuda_to_cpp simt/try.h $(call t
 # The gdb cases of simt_try_test.cpp need the debug objects as well.
 ifeq ($(SIMT),1)
 try_for_tests := $(call try_objects,run) $(if $(shell command -v gdb),$(call try_objects,debug))
-test: $(if $(FILTER),,$(examples) $(races) $(try_for_tests))
 endif
 $(foreach program,$(examples),$(eval $(program): learn/examples/$(basename $(notdir $(program))).cu))
 
@@ -141,7 +140,6 @@ learn: $(call rungs_of,$(learn_chosen),$(BUILD)/learn) $(call host_rungs_of,$(le
 endif
 ifeq ($(SIMT)$(SANITIZE),1)
 learn_for_tests := $(learn_rungs) $(call host_rungs_of,$(learn_topics)) $(exercise_programs) $(solved_programs)
-test: $(if $(FILTER),,$(call in_turn,2,$(learn_for_tests)))
 endif
 
 # ---- View ---------------------------------------------------------------------------------------

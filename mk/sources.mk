@@ -42,16 +42,14 @@ cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
 # tests/gpu is built for the stand-in and for CUDA, tests/simt only for the stand-in; tests/fuzz,
 # tests/counters and tests/racecheck are programs of their own.
-simt_test_rooms := tests/simt tests/simt/hopper tests/simt/try
-test_rooms := $(filter-out tests/gpu tests/hopper $(simt_test_rooms) tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
-test_objects := $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms)))) \
-  $(BUILD)/obj/bench/recorded_model.o
+simt_test_rooms := $(if $(filter 1,$(SIMT)),tests/simt tests/simt/hopper tests/simt/try)
+test_rooms := $(filter-out tests/gpu tests/hopper tests/simt% tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
+object_of_test = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/simt/%,$(1))) $(patsubst %.cpp,$(BUILD)/obj/simt/%.o,$(filter tests/simt/%,$(1)))
+test_sources := $(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms) $(simt_test_rooms)))
+test_objects := $(call object_of_test,$(filter-out tests/simt/%,$(test_sources))) $(BUILD)/obj/bench/recorded_model.o
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
-  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources))))
-ifeq ($(SIMT),1)
-gpu_test_objects += $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(call in,cpp,$(simt_test_rooms))))
-endif
+  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources)))) $(call object_of_test,$(filter tests/simt/%,$(test_sources)))
 gpu_libraries = $(cuda_libraries)
 # Objects that `make dist` recompiles, for every GPU and without cuDNN.
 nvcc_objects := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(gpu_sources) $(gpu_test_sources)))

@@ -1,6 +1,6 @@
 # Tests: make test, asan, tsan, chaos, debug; the fuzz programs.
 .PHONY: test tests slowest test-all asan tsan chaos debug
-# The fuzz programs and the readers that they test run under the sanitizers in their turn of `make test`.
+# The fuzz programs and the readers that they test run under the sanitizers in `make test`.
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp engine/options/version.cpp, \
   $(call in,cpp,base base/files base/python base/unicode models models/graph engine/options engine/files engine/files/names engine/files/torch engine/weights)) $(call in,cpp,tests/fuzz data/augment data/image) \
@@ -31,30 +31,84 @@ $(BUILD)/fuzz_records: $(records_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) $(sanitizers) -o $@ $^ $(image_libraries) $(protobuf)
 tests_objects := $(test_objects) $(objects) $(gpu_test_objects) $(gpu_objects)
+# All tests as one program, for packages and for gdb.
 $(BUILD)/tests: $(tests_objects)
 	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest -lgtest_main $(gpu_libraries) $(LDLIBS)
+	@$(CXX) $(CXXFLAGS) -o $@ $^ -lgtest $(gpu_libraries) $(LDLIBS)
+
+# ---- Test programs ------------------------------------------------------------------------------
+# The NAME_test.cpp of a room of tests/ are a program, build/test_ROOM. It takes what it needs from
+# archives, which name objects without copying them. Where there is no GPU, objects of nvcc only
+# satisfy the linker: those that make has built serve, also if they are old.
+test_files := $(filter %_test.cpp,$(test_sources))
+test_names := $(sort $(foreach file,$(test_files),$(word 2,$(subst /, ,$(file)))))
+tests_in = $(call object_of_test,$(filter tests/$(1)/%,$(2)))
+support_objects := $(filter-out $(call object_of_test,$(test_files)),$(test_objects) \
+  $(if $(gpu),$(gpu_test_objects),$(filter-out $(nvcc_objects),$(gpu_test_objects))))
+current = $(if $(gpu),$(1),$(filter-out $(wildcard $(cuda_objects)),$(1)))
+archive = @rm -f $@ && ar rcsT $@ $(1)
+$(BUILD)/program.a: $(objects)
+	$(call archive,$(objects))
+$(BUILD)/gpu.a: $(call current,$(gpu_objects))
+	$(call archive,$(gpu_objects))
+$(BUILD)/support.a: $(support_objects)
+	$(call archive,$(support_objects))
+archives := $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/gpu.a
+# Checks after all tests which kernels the stand-in has run.
+in_each_program := $(filter %/simt_kernels_run.o,$(support_objects)) $(BUILD)/obj/tests/main.o
+link_tests = $(CXX) $(CXXFLAGS) $(fast_link) -o $@ $(1) $(in_each_program) -Wl,--start-group $(archives) -Wl,--end-group \
+  -lgtest $(gpu_libraries) $(LDLIBS)
+fast_link := $(if $(shell command -v ld.gold),-fuse-ld=gold)
+$(foreach name,$(test_names),$(eval $(BUILD)/test_$(name): $(call tests_in,$(name),$(test_files))))
+$(test_names:%=$(BUILD)/test_%): $(in_each_program) $(archives)
+	@echo "link      $@"
+	@$(call link_tests,$(filter-out $(in_each_program) $(archives),$^))
 
 # For LD_PRELOAD: file calls that fail (tests/program/chaos_test.cpp, read_faults_test.cpp).
 $(BUILD)/file_faults.so: tests/program/file_faults.cpp
 	$(call compile,) -fPIC -shared -o $@ $<
 
-# Programs that the tests of some suites start; with FILTER, built only if it matches such a suite.
+# FILTER chooses tests by a word in their names, BASE those that the changes since a commit can break
+# (tests/reach): then each program links only the files that may have such tests, as test_ROOM.some.
+reach_folder := $(BUILD)/reach
+ifneq ($(FILTER),)
+some_files := $(shell tests/reach --filter '$(FILTER)')
+some := $(if $(filter-out $(words $(test_files)),$(words $(some_files))),some)
+else ifneq ($(BASE),)
+reached := $(shell tests/reach $(BASE) --write $(reach_folder) || echo failed)
+all_of_it := $(file <$(reach_folder)/all)
+some := $(if $(all_of_it),,some)
+some_files := $(file <$(reach_folder)/sources)
+reached_checks := $(file <$(reach_folder)/checks)
+endif
+run_files := $(if $(some),$(filter $(test_files),$(some_files)),$(test_files))
+run_names := $(sort $(foreach file,$(run_files),$(word 2,$(subst /, ,$(file)))))
+run_programs := $(run_names:%=$(BUILD)/test_%$(if $(some),.some))
+ifneq ($(some),)
+$(foreach name,$(run_names),$(eval $(BUILD)/test_$(name).some: $(call tests_in,$(name),$(run_files)) $(BUILD)/some/$(name)))
+$(run_names:%=$(BUILD)/test_%.some): $(in_each_program) $(archives)
+	@echo "link      $@"
+	@$(call link_tests,$(filter-out $(in_each_program) $(archives) $(BUILD)/some/%,$^))
+$(run_names:%=$(BUILD)/some/%): $(checked_each_time)
+	$(call remember,$(filter tests/$(@F)/%,$(run_files)))
+endif
+# Programs that some test files and checks start.
 fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(if $(filter 1,$(RECORDS)),$(BUILD)/fuzz_records)
-suites = $(shell $(BUILD)/tests --gtest_list_tests --gtest_filter='*$(FILTER)*' 2>/dev/null | grep '^[^ ]')
-needed_for = $(if $(findstring $(1),$(suites)),$(2))
-needed = $(if $(filter fuzz,$(FILTER)),$(fuzzers)) $(if $(filter counters,$(FILTER)),$(BUILD)/counters_tests) $(call needed_for,Chaos,$(BUILD)/file_faults.so) $(call needed_for,ReadFaults,$(BUILD)/file_faults.so) \
-  $(call needed_for,SimtExamples,$(examples)) $(call needed_for,SimtRaces,$(races)) $(call needed_for,SimtTry,$(try_for_tests)) $(call needed_for,Learn,$(learn_for_tests)) $(call needed_for,View,$(BUILD)/counters_few $(learn_objects)) \
-  $(if $(filter racecheck,$(FILTER)),$(BUILD)/racecheck_tests)
-# Large tests and programs take turns, which the commit's hash chooses (tests/large_tests).
-commit_hash = $(shell git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
-turn := $(or $(if $(FILTER)$(BAREVISION_TEST_ALL),all),$(BAREVISION_TEST_TURN),$(shell echo $$((0x$(commit_hash) % 4))))
-in_turn = $(if $(filter $(1) all,$(turn)),$(2))
-large_programs = $(call in_turn,0,$(BUILD)/fuzz) $(call in_turn,3,$(filter-out $(BUILD)/fuzz,$(fuzzers))) \
-  $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(call in_turn,1,$(BUILD)/counters_tests $(BUILD)/counters_few) $(call in_turn,2,$(BUILD)/racecheck_tests)))
-test: all $(BUILD)/tests $(if $(FILTER),,$(BUILD)/file_faults.so $(large_programs))
-	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) -s $(needed)))
-	@$(if $(filter all,$(turn)),,BAREVISION_TEST_TURN=$(turn)) NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
+needed_by = $(if $(filter $(1),$(run_files)),$(2))
+checks_run := $(if $(FILTER),$(FILTER),$(if $(some),$(reached_checks),$(if $(SANITIZE),fuzz,fuzz counters racecheck)))
+needed_for = $(if $(filter $(1),$(checks_run)),$(2))
+helpers = $(call needed_by,%/chaos_test.cpp %/read_faults_test.cpp,$(BUILD)/file_faults.so) $(call needed_for,fuzz fuzz_%,$(fuzzers)) \
+  $(if $(filter 1,$(SIMT)),$(call needed_for,counters,$(BUILD)/counters_tests) $(call needed_for,racecheck,$(BUILD)/racecheck_tests) \
+    $(call needed_by,tests/simt/simt_try_test.cpp tests/simt/try/%,$(examples) $(try_for_tests)) $(call needed_by,%/simt_races_test.cpp,$(races) $(try_for_tests)) \
+    $(if $(SANITIZE),,$(call needed_by,tests/simt/learn_%,$(learn_for_tests)) $(call needed_by,tests/learn/%,$(BUILD)/counters_few $(learn_objects))))
+.PHONY: test-programs
+test-programs: $(run_programs) $(helpers)
+# These rooms' tests start no launcher.
+alone := comm kernels models numerics simt
+needs_launcher := $(if $(some),$(filter-out $(alone),$(run_names))$(filter docs install_test start_test,$(reached_checks)),all)
+test: $(if $(needs_launcher),all) test-programs
+	@$(if $(BASE),$(if $(all_of_it),echo "everything runs: $(all_of_it)",tests/reach $(BASE)))
+	@NVCC=$(NVCC) tests/run $(BUILD) --programs "$(run_programs)" $(if $(FILTER),--filter '$(FILTER)',$(if $(some),--tests $(reach_folder)/tests --checks "$(or $(reached_checks),none)"))
 tests: test
 slowest:
 	@[ -f $(BUILD)/test_times ] || { echo "slowest: run make test first" >&2; exit 2; }

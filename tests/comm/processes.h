@@ -62,7 +62,7 @@ void expect_all_end_well(Ranks&);                        // with exit code 0
 void expect_failure(Child&, const std::string& errors);  // with exit code 1
 
 // Runs the launcher with the test program as the workers; `words` names one of the workers in
-// launch_workers.cpp.
+// tests/comm/workers.h.
 int launch_workers(int nproc, const std::string& words, int max_restarts = 0);
 inline constexpr const char* worker_variable = "BAREVISION_TEST_WORKER";
 std::string own_path();

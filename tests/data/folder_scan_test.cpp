@@ -242,7 +242,7 @@ TEST_F(FolderScan, AnotherPartIsSaid) {
   EXPECT_EQ(open().notes, line);
   EXPECT_EQ(check().left_out, line);
   fs::rename(in("Test2/bird"), in("Test2/dog"));
-  const DataSets sets = open_data({.path = folder_.path(), .val = in("Test2")});
+  const DataSets sets = open_dataset({.path = folder_.path(), .val = in("Test2")});
   EXPECT_TRUE(sets.notes.empty());
 }
 

@@ -14,7 +14,7 @@
 #include "kernels/devices/devices.h"
 #include "kernels/philox.h"
 #include "tests/comm/processes.h"
-#include "tests/models/resnet_workers.h"
+#include "tests/comm/workers.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/square_input.h"
 
@@ -201,8 +201,8 @@ TEST(Resnet, OneValueHasNoVariance) {
   EXPECT_EQ(refusal("resnet34", 2, 32, 1), "accepted");
 }
 
-}  // namespace
-
+// Batch norm over all processes must give the weights and statistics of one process with all
+// images.
 int synced_batchnorm(Communicator& peers, Backend& backend, DeviceKind device) {
   const Settings s{.device = device, .sync = true};
   Rig rig(s, &peers, backend);
@@ -212,6 +212,7 @@ int synced_batchnorm(Communicator& peers, Backend& backend, DeviceKind device) {
   return d <= 1e-5 ? 0 : 1;
 }
 
+// Without batch norm over all processes, running statistics are the mean over the processes.
 int mean_statistics(Communicator& peers, Backend& backend, DeviceKind device) {
   const Settings s{.device = device};
   Rig own(s, &peers, backend);
@@ -228,5 +229,8 @@ int mean_statistics(Communicator& peers, Backend& backend, DeviceKind device) {
   if (!(distance({{mean, got.at(mean)}}, {{mean, want.at(mean)}}) < 1e-5)) return 2;
   return distance({{deep, got.at(deep)}}, {{deep, want.at(deep)}}) > 1e-3 ? 0 : 3;
 }
+[[maybe_unused]] const bool added = add_worker("synced-batchnorm", on_device<synced_batchnorm>) &&
+                                    add_worker("mean-statistics", on_device<mean_statistics>);
 
+}  // namespace
 }  // namespace bv::test

@@ -13,7 +13,7 @@
 
 #include "engine/training/trainer.h"
 #include "tests/comm/processes.h"
-#include "tests/engine/pipeline/pipeline_workers.h"
+#include "tests/comm/workers.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/small_vit.h"
 #ifdef BAREVISION_SIMT
@@ -302,8 +302,7 @@ std::vector<Config> configs(int processes, DeviceKind device) {
   return some;
 }
 
-}  // namespace
-
+// Stages train to the same bits as one process with the whole model.
 int stages_train_as_the_whole(Communicator& peers, Backend& backend, DeviceKind device) {
   bool good = true;
   unsigned number = 0;
@@ -315,6 +314,7 @@ int stages_train_as_the_whole(Communicator& peers, Backend& backend, DeviceKind 
   return good ? 0 : 1;
 }
 
+// The same for different orders in which the device may run queued work.
 int no_order_changes_a_bit(Communicator& peers, Backend& backend, DeviceKind device) {
   bool good = true;
   for (const int chunks : {1, 2}) {
@@ -331,7 +331,13 @@ int no_order_changes_a_bit(Communicator& peers, Backend& backend, DeviceKind dev
   return good ? 0 : 1;
 }
 
-namespace {
+// pipelined DEVICE [staged]
+int run_pipelined(const Words& words) {
+  return on_device(words, stages_train_as_the_whole, words.size() > 2);
+}
+[[maybe_unused]] const bool added =
+    add_worker("pipelined", run_pipelined) &&
+    add_worker("pipelined-orders", on_device<no_order_changes_a_bit>);
 
 class Pipelined : public testing::TestWithParam<DeviceKind> {};
 

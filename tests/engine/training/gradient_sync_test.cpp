@@ -15,7 +15,7 @@
 #include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
 #include "tests/comm/processes.h"
-#include "tests/engine/training/gradient_sync_workers.h"
+#include "tests/comm/workers.h"
 #include "tests/models/small_vit.h"
 #ifdef BAREVISION_SIMT
 #include "simt/device/control.h"
@@ -85,6 +85,7 @@ bool same_bits(const Weights& a, const Weights& b) {
   });
 }
 
+// Trains on one to four channels in 20 orders of the streams; all must give equal bits.
 // A 16-bit model matters only with --zero 1: otherwise only gradients are sent, which are fp32.
 int channels_change_no_bit(Communicator& peers, Backend& backend, DType dtype) {
   const Graph graph =
@@ -111,16 +112,13 @@ int channels_change_no_bit(Communicator& peers, Backend& backend, DType dtype) {
   return 0;
 }
 
-}  // namespace
-
 int channels_change_no_bit(Communicator& peers, Backend& backend, DeviceKind) {
   for (const DType dtype : {DType::fp32, DType::bf16})
     if (backend.supports(dtype))
       if (const int code = channels_change_no_bit(peers, backend, dtype)) return code;
   return 0;
 }
-
-namespace {
+[[maybe_unused]] const bool added = add_worker("channels", on_device<channels_change_no_bit>);
 
 // Each element of the arena is kept by one replica, in whole norm blocks.
 TEST(KeptSegments, DivideTheArena) {

@@ -11,7 +11,7 @@
 
 #include "kernels/devices/devices.h"
 #include "tests/comm/processes.h"
-#include "tests/engine/training/gradient_sync_workers.h"
+#include "tests/comm/workers.h"
 
 namespace bv::test {
 namespace {
@@ -77,8 +77,7 @@ bool sums(Communicator& peers, Backend& backend, DType dtype, size_t count) {
   return count % shares != 0 || counting.sent == 2 * (count - count / ranks) * size_of(dtype);
 }
 
-}  // namespace
-
+// OrderedSum in each dtype has the bits of SumParts and sends as many bytes as it documents.
 int ordered_sum_has_one_order(Communicator& peers, Backend& backend, DeviceKind) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     if (!backend.converts(dtype)) continue;
@@ -87,8 +86,7 @@ int ordered_sum_has_one_order(Communicator& peers, Backend& backend, DeviceKind)
   }
   return 0;
 }
-
-namespace {
+[[maybe_unused]] const bool added = add_worker("ordered-sum", on_device<ordered_sum_has_one_order>);
 
 class OrderedSums : public testing::TestWithParam<DeviceKind> {};
 

@@ -1,5 +1,4 @@
-// Workers for tests that call launch_workers(). The test program starts itself again as a worker,
-// which never reaches main().
+// Workers of the tests in this folder, for launch_workers().
 #include <sched.h>
 #include <unistd.h>
 
@@ -13,7 +12,6 @@
 
 #include "base/stop_signals.h"
 #include "base/text.h"
-#include "comm/connect/device_communicator.h"
 #include "comm/connect/host_comm.h"
 #include "comm/processes/affinity.h"
 #include "comm/processes/restart.h"
@@ -21,24 +19,10 @@
 #include "simt/device/control.h"
 #include "tests/comm/communicator_checks.h"
 #include "tests/comm/processes.h"
-#include "tests/engine/pipeline/pipeline_workers.h"
-#include "tests/engine/training/gradient_sync_workers.h"
-#include "tests/models/resnet_workers.h"
+#include "tests/comm/workers.h"
 
 namespace bv::test {
 namespace {
-
-using Words = std::vector<std::string>;
-
-World own_world() {
-  const auto world = world_from_environment();
-  if (!world) std::exit(90);
-  return *world;
-}
-
-int number(const Words& words, size_t i) {
-  return i < words.size() ? std::atoi(words[i].c_str()) : 0;
-}
 
 // exit CODE0 CODE1 ...: each rank with its code
 int exit_with(const Words& words) { return number(words, 1 + own_world().rank); }
@@ -120,37 +104,6 @@ int sum(const Words&) {
   std::fprintf(stderr, "sum %g of %d\n", value, world.size);
   return value == world.size * (world.size + 1) / 2.0 ? 0 : 92;
 }
-
-// Runs a function of another file on a device, on all ranks.
-int on_device(const Words& words, int (*work)(Communicator&, Backend&, DeviceKind),
-              bool staged = false) {
-  World world = own_world();
-  const DeviceKind device = words[1] == "simt" ? DeviceKind::simt : DeviceKind::cpu;
-  auto hosts = connect_hosts(world, 1 << 12, 60);
-  const auto backend = make_backend(device, {.index = 0, .threads = 1, .overlap = true});
-  const auto peers = make_communicator(
-      device, *backend,
-      {.place = {.rank = world.rank, .size = world.size, .timeout = 60, .supervised = true},
-       .fd = world.shared_fd,
-       .host_comm = std::move(hosts)},
-      staged);
-  const int code = work(*peers, *backend, device);
-  peers->barrier();
-  return code;
-}
-// synced-batchnorm DEVICE, mean-statistics DEVICE: resnet_workers.h
-int run_synced_batchnorm(const Words& words) { return on_device(words, synced_batchnorm); }
-int run_mean_statistics(const Words& words) { return on_device(words, mean_statistics); }
-
-// channels DEVICE: gradient_sync_workers.h
-int run_ordered_sum(const Words& words) { return on_device(words, ordered_sum_has_one_order); }
-int run_channels(const Words& words) { return on_device(words, channels_change_no_bit); }
-
-// pipelined DEVICE [staged], pipelined-orders DEVICE: pipeline_workers.h
-int run_pipelined(const Words& words) {
-  return on_device(words, stages_train_as_the_whole, words.size() > 2);
-}
-int run_pipelined_orders(const Words& words) { return on_device(words, no_order_changes_a_bit); }
 
 // communicator DEVICE direct|staged STREAM_SEED: communicator_checks.h
 int run_communicator(const Words& words) {
@@ -241,42 +194,24 @@ int broken(const Words& words) {
   return 0;
 }
 
-__attribute__((constructor)) void be_a_worker() {
-  const char* variable = std::getenv(worker_variable);
-  if (!variable) return;
-  const Words words = split(variable, ' ');
-  const std::pair<const char*, int (*)(const Words&)> workers[] = {
-      {"exit", exit_with},
-      {"ends", ends},
-      {"broken", broken},
-      {"sleep", sleep_on},
-      {"train", train},
-      {"fail", fail},
-      {"half", fail_alone},
-      {"channels", run_channels},
-      {"ordered-sum", run_ordered_sum},
-      {"pipelined", run_pipelined},
-      {"pipelined-orders", run_pipelined_orders},
-      {"told", told},
-      {"last_way", last_way},
-      {"sum", sum},
-      {"affinity", affinity},
-      {"stubborn", stubborn},
-      {"in-turn", in_turn},
-      {"stopping", stop_by_sigterm},
-      {"synced-batchnorm", run_synced_batchnorm},
-      {"mean-statistics", run_mean_statistics},
-      {"communicator", run_communicator}};
-  int code = 93;
-  try {
-    for (const auto& [name, run] : workers)
-      if (words[0] == name) code = run(words);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "threw %s\n", error.what());
-  }
-  std::fflush(nullptr);
-  _exit(code);
-}
+[[maybe_unused]] const bool added = [] {
+  workers().insert({{"exit", exit_with},
+                    {"ends", ends},
+                    {"broken", broken},
+                    {"sleep", sleep_on},
+                    {"train", train},
+                    {"fail", fail},
+                    {"half", fail_alone},
+                    {"told", told},
+                    {"last_way", last_way},
+                    {"sum", sum},
+                    {"affinity", affinity},
+                    {"stubborn", stubborn},
+                    {"in-turn", in_turn},
+                    {"stopping", stop_by_sigterm},
+                    {"communicator", run_communicator}});
+  return true;
+}();
 
 }  // namespace
 }  // namespace bv::test
