@@ -54,7 +54,7 @@ large_programs = $(call in_turn,0,$(BUILD)/fuzz) $(call in_turn,3,$(filter-out $
   $(if $(filter 1,$(SIMT)),$(if $(SANITIZE),,$(call in_turn,1,$(BUILD)/counters_tests $(BUILD)/counters_few) $(call in_turn,2,$(BUILD)/racecheck_tests)))
 test: all $(BUILD)/tests $(if $(FILTER),,$(BUILD)/file_faults.so $(large_programs))
 	@$(if $(FILTER),$(if $(strip $(needed)),$(MAKE) -s $(needed)))
-	@$(if $(filter all,$(turn)),,BAREVISION_TEST_TURN=$(turn)) NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
+	@NVCC=$(NVCC) tests/run $(BUILD) $(FILTER)
 tests: test
 slowest:
 	@[ -f $(BUILD)/test_times ] || { echo "slowest: run make test first" >&2; exit 2; }
