@@ -183,6 +183,8 @@ class Run(unittest.TestCase):
         self.write("list", f"{self.at('tests')} A.*:B/*-*More\n{self.at('more')} D.T?o\n")
         text = self.run_tests("--tests", self.at("list"))
         self.assertTrue(text.endswith("\n3 passed, 0 failed, 0 skipped\n"), text)
+        self.assertEqual(self.run_tests("A", "--tests", self.at("list")),
+                         "tests/run: either a word or --tests\n")
         self.write("list", f"{self.at('none')} *\n")
         self.assertEqual(self.run_tests("--tests", self.at("list")),
                          f"tests/run: {self.at('none')} is not built\n")
