@@ -106,9 +106,11 @@ test-programs: $(run_programs) $(helpers)
 # These rooms' tests start no launcher.
 alone := comm kernels models numerics simt
 needs_launcher := $(if $(some),$(filter-out $(alone),$(run_names))$(filter docs install_test start_test,$(reached_checks)),all)
+# Of this make until now: wall, and CPU of its commands.
+build_seconds = --build-seconds $$(ps -o etimes= -p $$PPID) $$(awk '{ print ($$16 + $$17) / 100 }' /proc/$$PPID/stat)
 test: $(if $(needs_launcher),all) test-programs
 	@$(if $(BASE),$(if $(all_of_it),echo "everything runs: $(all_of_it)",tests/reach $(BASE)))
-	@NVCC=$(NVCC) tests/run $(BUILD) --programs "$(run_programs)" $(if $(FILTER),--filter '$(FILTER)',$(if $(some),--tests $(reach_folder)/tests --checks "$(or $(reached_checks),none)"))
+	@NVCC=$(NVCC) tests/run $(BUILD) $(build_seconds) --programs "$(run_programs)" $(if $(FILTER),--filter '$(FILTER)',$(if $(some),--tests $(reach_folder)/tests --checks "$(or $(reached_checks),none)"))
 tests: test
 slowest:
 	@[ -f $(BUILD)/test_times ] || { echo "slowest: run make test first" >&2; exit 2; }

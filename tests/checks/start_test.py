@@ -88,8 +88,6 @@ class Start(unittest.TestCase):
 
     def test_first_line_trains_in_a_fresh_clone(self):
         self.skip_unless_built()
-        if os.environ.get("BAREVISION_TEST_TURN", "all") not in ("all", "3"):
-            self.skipTest("this is another commit's turn (tests/large_tests)")
         clone = Clone(self.folder)
         log_path = os.path.join(self.folder, "log")
         with open(log_path, "w", encoding="utf-8") as log:
@@ -104,10 +102,10 @@ class Start(unittest.TestCase):
         try:  # until it has trained: README's run takes half a minute
             began = time.monotonic()
             while run.poll() is None and "  step 10/" not in text():
-                self.assertLess(time.monotonic() - began, 240, text())
+                self.assertLess(time.monotonic() - began, 900, text())
                 time.sleep(0.1)
             os.killpg(run.pid, signal.SIGINT)
-            run.wait(60)
+            run.wait(900)
         finally:
             if run.poll() is None:
                 os.killpg(run.pid, signal.SIGKILL)

@@ -80,8 +80,9 @@ class View : public testing::Test {
     static const std::string page = page_of(make_view("FILE=tests/learn/faults.cu"));
     return page;
   }
-  static Ended view_kernel(const std::string& words) {
-    return shell("learn/view/view --build " + build_folder() + " --counters " + counting_program() +
+  // Into the test's own folder: other tests write pages of the same kernel.
+  Ended view_kernel(const std::string& words) const {
+    return shell("learn/view/view --build " + folder_.path() + " --counters " + counting_program() +
                  " --kernel " + words);
   }
   std::string in_file(const std::string& code) {
@@ -97,6 +98,7 @@ class View : public testing::Test {
                             script + "</script></body>"));
     const Ended end = shell(
         "timeout 300 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage "
+        "--disable-gpu-watchdog "
         "--user-data-dir='" +
         folder_ / "profile" + "' --window-size=" + std::to_string(width) +
         ",1000 --enable-logging=stderr --dump-dom 'file://" + folder_ / "page.html" + "' 2>'" +

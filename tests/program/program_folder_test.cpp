@@ -150,9 +150,7 @@ TEST_F(ProgramFolder, SavesByTime) {
       return std::ranges::count_if(
           names_in(in("run")), [](const std::string& name) { return name.starts_with("step-"); });
     };
-    for (int tries = 0; tries < 600 && checkpoints() < 2; ++tries)
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_GE(checkpoints(), 2) << more;
+    EXPECT_TRUE(wait_until([&] { return checkpoints() >= 2; })) << more;
     kill(run.pid(), SIGKILL);  // a stop would save once more
     run.wait();
     EXPECT_GT(load_checkpoint(in("run")).step, 0) << more;

@@ -186,14 +186,14 @@ TEST_F(ProgramRuns, EvaluatesOnlyWhenAsked) {
 
 // The rows, with exchange, waiting, evaluation and saving, add up to the time that the user waits.
 TEST_F(ProgramRuns, TellsWhereTimeWent) {
-  const double before = seconds_now();
-  go(on_vit + "--data cifar --batch 4 --plan");
-  const double plan = seconds_now() - before;
-  for (const std::string processes : {"1", "2"}) {
-    const double start = seconds_now();
+  int runs = 0;
+  const auto compare = [&](const std::string& processes) {
+    const double before = seconds_now();
+    go(on_vit + "--data cifar --batch 4 --plan");
+    const double start = seconds_now(), plan = start - before;
     const Finished end =
-        go("-n " + processes + " " + on_vit +
-           "--data cifar --batch 4 --epochs 2 --profile --out profiled" + processes);
+        go("-n " + processes + " " + on_vit + "--data cifar --batch 4 --epochs 2 --profile --out " +
+           "profiled" + std::to_string(++runs));
     const double wall = seconds_now() - start;
     std::istringstream lines(end.output);
     double sum = 0, total = 0;
@@ -206,13 +206,19 @@ TEST_F(ProgramRuns, TellsWhereTimeWent) {
       names.insert(row[1]);
     }
     EXPECT_NEAR(sum, total, .01);
-    // The profile leaves out the program's start and end, which a --plan run has, too.
-    EXPECT_LT(wall - total, .02 * wall + .5 + 5 * plan);
     EXPECT_LE(total, wall);
     for (const char* name :
          {"attention", "optimizer", "waiting for data", "evaluation", "saving", "start"})
       EXPECT_TRUE(names.contains(name)) << name << "\n" << end.output;
     EXPECT_EQ(names.contains("exposed communication"), processes == "2");
+    // The profile leaves out the program's start and end, which a --plan run has, too.
+    return wall - total < .02 * wall + .5 + 5 * plan;
+  };
+  // Again if other processes have slowed down one of them.
+  for (const char* processes : {"1", "2"}) {
+    bool near = false;
+    for (int tries = 0; !near && tries < 10; ++tries) near = compare(processes);
+    EXPECT_TRUE(near) << processes;
   }
 }
 

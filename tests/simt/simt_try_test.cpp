@@ -441,7 +441,7 @@ cuda lanes 1
         "cuda: block (0,0,0) runs alone; to stop in another: break LINE if blockIdx.x == 1\n",
         "thread (1,0,0) at reduction.cu:27, waits\n", "= 499500, should be 499500\n",
         "exited normally", "cuda: "})
-    EXPECT_TRUE(has(end.output, words));
+    EXPECT_TRUE(has(end.output, words)) << words << "\nisn't in\n" << end.output;
 }
 
 // The other lanes wait in the shuffle of a function that the kernel calls.

@@ -18,10 +18,12 @@ namespace bv::test {
 namespace {
 
 constexpr double forward_seconds = .01, backward_seconds = .02;  // of a block
-constexpr int sleeping_blocks = 8, most_steps = 100;
+constexpr double slowest = 50;                                   // times these seconds
+constexpr int sleeping_blocks = 8;
 
-// first_begins: called as the first block's forward begins.
-Graph sleeping_graph(int64_t elements = 64, const std::function<void()>& first_begins = {}) {
+// times: how much longer blocks sleep. first_begins: called as the first block's forward begins.
+Graph sleeping_graph(const double& times, int64_t elements = 64,
+                     const std::function<void()>& first_begins = {}) {
   Graph g(DType::fp32);
   Tensor x = g.tensor("images", {elements});
   g.add({"images", "sleep", [x](const Context& r) { r.at(x); }});
@@ -29,8 +31,8 @@ Graph sleeping_graph(int64_t elements = 64, const std::function<void()>& first_b
     g.cut_here();
     const Tensor y = g.tensor("block " + std::to_string(i), {elements});
     g.grad(x), g.grad(y);
-    const auto sleep = [](const Context& r, double seconds) {
-      if (!r.planning) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    const auto sleep = [&times](const Context& r, double seconds) {
+      if (!r.planning) std::this_thread::sleep_for(std::chrono::duration<double>(times * seconds));
     };
     g.add({"block", "sleep",
            [=](const Context& r) {
@@ -59,11 +61,13 @@ PipelinePlan plan_of(const Graph& graph, const PipelineShape& shape, int stage) 
 }
 
 // Compares each stage's idle time in a step, and the first stage's waiting time by --trace, with
-// the computed bubble. Other work on the machine delays sleeping threads, so steps are repeated
-// until each stage has agreed once. streams: number of processes that have communication streams.
+// the computed bubble. Other work on the machine delays threads that wake up, so steps are repeated
+// until each stage has agreed once, with longer sleeps: a delay is a smaller part of them. streams:
+// number of processes that have communication streams.
 int compare(Communicator& stages, const PipelineShape& shape, int streams) {
   const auto backend = make_cpu_backend(1, stages.rank() < streams);
-  const Graph graph = sleeping_graph();
+  double times = 1;
+  const Graph graph = sleeping_graph(times);
   StageLinks links(*backend, stages, {.stages = shape.stages, .stage = stages.rank()});
   PipelinedModel part(*backend, graph, plan_of(graph, shape, stages.rank()), Passes::both, &links);
   const DeviceMemory saved(*backend, part.saved_bytes()), scratch(*backend, part.scratch_bytes());
@@ -74,7 +78,7 @@ int compare(Communicator& stages, const PipelineShape& shape, int streams) {
                                             {each * forward_seconds, each * backward_seconds}))
           .bubble();
   bool agrees = false;
-  for (int step = 0; step < most_steps; ++step) {
+  for (; times < slowest; times *= 1.2) {
     Trace trace(*backend, 1);
     part.trace(&trace);
     stages.barrier();
@@ -94,8 +98,8 @@ int compare(Communicator& stages, const PipelineShape& shape, int streams) {
         stages.rank() > 0 || std::abs(waited / length - bubble) < .1 * bubble;
     agrees = agrees || (std::abs(idle - bubble) < .1 * bubble && first_waits_so);
     if (!agrees)
-      std::fprintf(stderr, "step %d: idle %.3f, waited %.3f, computed %.3f\n", step, idle,
-                   waited / length, bubble);
+      std::fprintf(stderr, "sleeps of %.3f s: idle %.3f, waited %.3f, computed %.3f\n",
+                   times * forward_seconds, idle, waited / length, bubble);
     if (stages.all_reduce_scalar(agrees) == stages.size()) return 0;
   }
   return 1;
@@ -116,7 +120,8 @@ TEST(MeasuredBubble, IsTheComputedOne) {
 int compute_while_sending(Communicator& stages, const Gate& second_has_begun) {
   const auto backend = make_cpu_backend(1, true);
   int begun = 0;
-  const Graph graph = sleeping_graph(1 << 18, [&] {
+  const double times = 1;
+  const Graph graph = sleeping_graph(times, 1 << 18, [&] {
     if (++begun == 2) second_has_begun.open();
   });
   const PipelineShape shape{2, 1, 4};
@@ -131,7 +136,7 @@ int compute_while_sending(Communicator& stages, const Gate& second_has_begun) {
 
 TEST(MeasuredBubble, AStageComputesWhileItSends) {
   const Gate second_has_begun;
-  Ranks ranks = start_ranks(2, 4096, 20, [&](Communicator& stages) {
+  Ranks ranks = start_ranks(2, 4096, hang, [&](Communicator& stages) {
     return compute_while_sending(stages, second_has_begun);
   });
   expect_all_end_well(ranks);

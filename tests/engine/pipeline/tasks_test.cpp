@@ -224,7 +224,7 @@ TEST(PipelineRounds, GoThroughSharedMemory) {
        {PipelineShape{2, 1, 3}, PipelineShape{2, 2, 4}, PipelineShape{3, 2, 3},
         PipelineShape{4, 1, 6}, PipelineShape{4, 3, 8}}) {
     SCOPED_TRACE(name_of(shape));
-    Ranks ranks = start_ranks(shape.stages, 4096, 5,
+    Ranks ranks = start_ranks(shape.stages, 4096, hang,
                               [&](Communicator& peers) { return run_rounds(peers, shape); });
     expect_all_end_well(ranks);
   }
