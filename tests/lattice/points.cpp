@@ -20,7 +20,7 @@ constexpr Choice all_choices[] = {
     {"streams3", "streams", "--comm-streams 3 --bucket-bytes 131072", nothing},
     {"recompute", "recompute", "--recompute blocks", nothing},
     {"nograph", "graphs", "--no-graph", nothing},
-    // Three epochs: fp32, 16 bits, fp32.
+    // Epochs in fp32, in 16 bits and in fp32.
     {"amp", "amp", "--amp-policy 0 --amp-start 2 --amp-end 2", result},
     {"ampall", "amp", "--amp-policy 0 --amp-start 0 --amp-end 9", nothing},
     {"ampnone", "amp", "--amp-policy 0 --amp-start 8 --amp-end 9", nothing},
@@ -88,6 +88,8 @@ Point point_of(const std::string& name) {
   }
   if (p.processes % p.stages != 0) fail("its stages don't divide its processes");
   if (p.has("hopper") || p.has("plain")) p.accumulate = 1;  // a batch takes seconds
+  if (p.has("hopper")) p.epochs = 1;
+  if (p.has("amp")) ++p.epochs;
   // With shards, there are as many micro-batches. Else of two images each, the batch of 8 of all.
   const bool sharded = p.has("shards2") || p.has("shards4");
   if (p.stages > 1 && !sharded) p.micro_batches = 4 * p.stages / p.processes;
@@ -119,7 +121,7 @@ std::string words_of(const Point& p) {
   std::string words = "-n " + std::to_string(p.processes) + " " + p.model + " --device " +
                       p.device + " --precision " + p.precision +
                       " --data cifar --image-size 32 --batch 8 --accumulate " +
-                      std::to_string(p.accumulate) + " --epochs " + (p.has("amp") ? "3" : "2") +
+                      std::to_string(p.accumulate) + " --epochs " + std::to_string(p.epochs) +
                       " --warmup-epochs 0 --ema .9 --clip-grad 1 --augment strong"
                       " --color-jitter .4,.3,.2,.1 --vflip .3 --loss-scale-init 1024"
                       " --loss-scale-growth-interval 2 --log-every 1 --save-every 100 --workers 1"

@@ -28,7 +28,7 @@ struct Point {
   std::string name;  // of the row
   std::string device, model, precision;
   int processes = 1, stages = 1;
-  int accumulate = 2;
+  int epochs = 2, accumulate = 2;
   int micro_batches = 0;              // 0: as the program chooses
   std::vector<const Choice*> chosen;  // in the name's order
 
