@@ -54,15 +54,18 @@ std::vector<std::string> values_of(const Point& p) {
   return texts;
 }
 
-// The row, of those that run in make test, that has two values.
+// The row that has two values. Rows in make test-all count only for the kernels for sm_90, which
+// are slow on the stand-in.
 std::map<Pair, std::string> covered() {
+  const std::string slow = "kernels=hopper";
   std::map<Pair, std::string> rows;
   for (const Row& row : lattice_rows()) {
-    if (row.promise != Promise::equal || row.is_long) continue;
+    if (row.promise != Promise::equal) continue;
     const std::vector<std::string> values = values_of(point_of(row.name));
     for (const std::string& a : values)
       for (const std::string& b : values)
-        if (a != b) rows.try_emplace(Pair{a, b}, row.name);
+        if (a != b && (!row.is_long || a == slow || b == slow))
+          rows.try_emplace(Pair{a, b}, row.name);
   }
   return rows;
 }
