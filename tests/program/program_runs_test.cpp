@@ -1,9 +1,8 @@
-// The whole program: equal runs, resumed runs, runs on several processes, the contents of a run
+// The whole program: resumed runs, evaluations, measured times and memory, the contents of a run
 // folder.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -25,10 +24,6 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// All random options together.
-const std::string random_all =
-    "--drop-rate .1 --pos-drop-rate .1 --proj-drop-rate .1 --attn-drop-rate .1 "
-    "--drop-path-rate .1 --augment strong --color-jitter .4,.3,.2,.1 --vflip .3 ";
 const std::string on_cifar = on_vit + "--data cifar --warmup-steps 2 ";
 
 class ProgramRuns : public ShallowProgramTest {
@@ -45,24 +40,7 @@ class ProgramRuns : public ShallowProgramTest {
       EXPECT_TRUE(one == contents(in(b) + file)) << a << " and " << b << " differ in " << file;
     }
   }
-  void expect_close_losses(const std::string& a, const std::string& b, double tolerance) const {
-    const auto one = losses(in(a)), other = losses(in(b));
-    ASSERT_EQ(one.size(), other.size());
-    ASSERT_FALSE(one.empty());
-    for (size_t i = 0; i < one.size(); ++i)
-      EXPECT_LE(std::abs(one[i] - other[i]), tolerance * one[i]) << "step " << i + 1;
-  }
 };
-
-TEST_F(ProgramRuns, SameSeedSameWeights) {
-  const std::string words = on_cifar + random_all + "--batch 8 --steps 3 ";
-  go(words + "--out a", {.threads = 2});
-  go(words + "--out b", {.threads = 2});
-  go(words + "--out c --seed 1", {.threads = 2});
-  expect_same_state("a", "b");
-  EXPECT_EQ(contents(in("a/config.json")), contents(in("b/config.json")));
-  EXPECT_NE(contents(in("a/last/weights.safetensors")), contents(in("c/last/weights.safetensors")));
-}
 
 std::string keys_of(const std::string& line) {
   std::string keys;
@@ -243,53 +221,6 @@ TEST_F(ProgramRuns, PlansALargeModelWithoutAllocatingIt) {
   EXPECT_GT(std::stod(end.output.substr(at + 6)), 6e9);
 }
 
-struct ResumeCase {
-  std::string name, words;
-  int stop;
-};
-
-class ProgramResume : public ProgramRuns, public testing::WithParamInterface<ResumeCase> {};
-
-// A run of two epochs equals one that stops in the middle of its second epoch and is resumed.
-TEST_P(ProgramResume, EqualsAnUninterruptedRun) {
-  const auto& [name, words, stop] = GetParam();
-  const std::string all = words + on_cifar + random_all + "--batch 8 --epochs 2 ";
-  go(all + "--out whole");
-  go(all + "--out cut --steps " + std::to_string(stop));
-  const Finished end = go("--resume cut --steps 1000");
-  EXPECT_TRUE(has(end.output, "resumed after step " + std::to_string(stop) + "\n"));
-  expect_same_state("whole", "cut");
-  EXPECT_EQ(metric(in("whole"), "step", "step"), metric(in("cut"), "step", "step"));
-  for (const char* key : {"loss", "top1"})
-    EXPECT_EQ(metric(in("whole"), "step", key), metric(in("cut"), "step", key));
-  for (const char* key : {"train_loss", "train_top1", "val_loss", "ema_loss", "ema_top1"})
-    EXPECT_EQ(last_metric(in("whole"), "epoch", key), last_metric(in("cut"), "epoch", key)) << key;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Cases, ProgramResume,
-    testing::Values(ResumeCase{"OneProcess", "", 8}, ResumeCase{"TwoProcesses", "-n 2 ", 7},
-                    // Updates of three batches and of two, twice per run.
-                    ResumeCase{"Averaged", "-n 2 --ema .9 --layer-decay .8 ", 7},
-                    ResumeCase{"Accumulated", "--accumulate 3 --optimizer sgd --clip-grad 1 ", 3}),
-    [](const auto& test) { return test.param.name; });
-
-TEST_F(ProgramRuns, ResumesOnAnotherNumberOfProcesses) {
-  const std::string words = "-n 2 " + on_cifar + random_all + "--batch 8 --optimizer sgd --ema .9 ";
-  go(words + "--steps 9 --out whole");
-  go(words + "--steps 4 --out cut");
-  const Finished end = go("-n 1 --resume cut --steps 9");
-  EXPECT_TRUE(has(end.output, "1 process, local batch 8"));
-  expect_close_losses("whole", "cut", 1e-4);
-  const auto average = [&](const std::string& run) {
-    return read_safetensors(in(run) + "/last/ema.safetensors").tensors;
-  };
-  const auto whole = average("whole"), cut = average("cut");
-  for (const auto& [name, tensor] : whole)
-    for (size_t i = 0; i < tensor.data.size(); ++i)
-      ASSERT_NEAR(cut.at(name).data[i], tensor.data[i], 1e-5) << name;
-}
-
 // The average's accuracy is logged next to that of the weights; other runs can start from its file.
 TEST_F(ProgramRuns, TheAverageOfTheWeights) {
   make_cifar(in("more"), 44, 200);
@@ -349,22 +280,6 @@ TEST_F(ProgramRuns, ResumedRunsKeepTheirOptions) {
   EXPECT_TRUE(has(none.output, "\nnothing left to do: 10 steps done\n"));
   EXPECT_FALSE(has(longer.output, "nothing left"));
 }
-
-class ProgramProcesses : public ProgramRuns, public testing::WithParamInterface<std::string> {};
-
-// Compares the first 20 losses of 1, 2 and 4 processes on the same global batch.
-TEST_P(ProgramProcesses, LossesDontDependOnTheirNumber) {
-  const std::string words = on_cifar + random_all + "--batch 8 --steps 20 --eval-every 100 " +
-                            "--optimizer " + GetParam();
-  for (const std::string n : {"1", "2", "4"}) go("-n " + n + " " + words + " --out run" + n);
-  EXPECT_EQ(losses(in("run1")).size(), 20u);
-  const double tolerance = GetParam() == "sgd" ? 1e-4 : 1e-3;
-  expect_close_losses("run1", "run2", tolerance);
-  expect_close_losses("run1", "run4", tolerance);
-}
-
-INSTANTIATE_TEST_SUITE_P(Optimizers, ProgramProcesses, testing::Values("sgd", "adamw"),
-                         [](const auto& test) { return test.param; });
 
 TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {
   make_class_folders(in("three"), 3, 6);

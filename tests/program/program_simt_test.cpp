@@ -64,17 +64,6 @@ TEST_F(ProgramOnSimt, MeasuresWhatThePlanAllocates) {
   EXPECT_NEAR(last("device_memory_bytes"), planned, .02 * planned);
 }
 
-TEST_F(ProgramOnSimt, GivesTheCpusLossesOnAnyNumberOfRanks) {
-  const std::string words = "--optimizer sgd --lr 0.05 --steps 3 --epochs 1 ";
-  go(on_cifar + words + "--device cpu --out cpu");
-  for (const std::string n : {"1", "2", "3"}) {
-    go("-n " + n + " " + on_simt + words + "--out simt" + n);
-    expect_near("simt" + n, "cpu", 1e-4);
-  }
-  go("-n 2 --oversubscribe " + on_simt + words + "--out shared");
-  expect_near("shared", "cpu", 1e-4);
-}
-
 // Starts one rank on each of two machines, like torchrun.
 std::vector<std::unique_ptr<Program>> two_machines(const std::string& folder,
                                                    const std::string& words) {

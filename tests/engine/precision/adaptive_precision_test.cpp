@@ -1,19 +1,14 @@
-// Adaptive precision in training: the trainer's two models, and whole runs that switch precision.
+// Adaptive precision in training: the trainer's two models.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <iterator>
-#include <optional>
-#include <sstream>
+#include <algorithm>
+#include <memory>
+#include <vector>
 
-#include "engine/files/checkpoint.h"
-#include "engine/run/run.h"
+#include "engine/training/trainer.h"
 #include "kernels/devices/devices.h"
 #include "tests/devices.h"
-#include "tests/emulated_bf16.h"
-#include "tests/engine/run/train_here.h"
 #include "tests/models/small_vit.h"
-#include "tests/program/program.h"
 
 namespace bv::test {
 namespace {
@@ -137,85 +132,6 @@ TEST_F(AdaptivePrecisionTest, BothModelsArePlannedOnceInTheSameMemory) {
   EXPECT_EQ(both.taken, single.taken + fp16.compute_weights);
   EXPECT_EQ(both.trainer.largest_chunk().graph().dtype(), DType::fp32);
 }
-
-// ---- whole runs ---------------------------------------------------------------------------------
-struct Sixteen {
-  std::string device, precision;
-};
-
-class AdaptiveRuns : public ProgramTest, public testing::WithParamInterface<Sixteen> {
- protected:
-  void SetUp() override {
-    if (GetParam().device == "simt" && !is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-    if (GetParam().device == "cpu")
-      if (const std::string why = emulated_.emplace().lack(); !why.empty()) GTEST_SKIP() << why;
-    make_cifar(in("cifar"));
-    change_model("vit_tiny", "\"depth\": 12", "\"depth\": 1");
-  }
-  // Five updates per epoch.
-  void train_to(const std::string& out, const std::string& more,
-                const std::string& precision = GetParam().precision) const {
-    std::istringstream words("vit_tiny --image-size 32 --patch-size 16 --data " + in("cifar") +
-                             " --batch 8 --warmup-epochs 0 --ema .9 --log-every 1"
-                             " --loss-scale-growth-interval 2 --loss-scale-init 1024"
-                             " --tensorboard off --device " +
-                             GetParam().device + " --precision " + precision + " --out " + in(out) +
-                             " " + more);
-    const std::istream_iterator<std::string> begin(words), end;
-    ASSERT_EQ(train_here(Strings(begin, end), {}), 0);
-  }
-  void expect_same_end(const std::string& a, const std::string& b) const {
-    for (const char* file : {"weights", "ema", "state"}) {
-      const std::string path = std::string("/last/") + file + ".safetensors";
-      EXPECT_TRUE(contents(in(a) + path) == contents(in(b) + path)) << a << ", " << b << path;
-    }
-    for (const char* member : {"loss", "grad_norm", "loss_scale"})
-      EXPECT_EQ(metric(in(a), "step", member), metric(in(b), "step", member)) << a << ", " << b;
-    EXPECT_EQ(last_metric(in(a), "epoch", "val_loss"), last_metric(in(b), "epoch", "val_loss"));
-  }
-
-  std::optional<EmulatedBf16> emulated_;
-};
-
-TEST_P(AdaptiveRuns, OverAllEpochsIsSixteenBitsAndOverNoneFp32) {
-  const std::string precision = GetParam().precision, two = "--epochs 2 ";
-  train_to("plain", two);
-  train_to("all", two + "--amp-policy 0 --amp-start 0 --amp-end 9");
-  expect_same_end("plain", "all");
-  EXPECT_EQ(metric(in("all"), "epoch", "precision"), (Strings{precision, precision}));
-  EXPECT_TRUE(metric(in("plain"), "epoch", "precision").empty());
-  train_to("fp32", two, "fp32");
-  train_to("none", two + "--amp-policy 0 --amp-start 8 --amp-end 9");
-  expect_same_end("fp32", "none");
-  EXPECT_NE(losses(in("fp32")), losses(in("plain")));
-  EXPECT_EQ(metric(in("none"), "epoch", "precision_reason").back(), "not within epochs 8 to 9");
-}
-
-// fp32, then 16 bits in the second epoch, then fp32 in the third.
-TEST_P(AdaptiveRuns, AreResumedBitForBitFromTheMiddleOfEachEpoch) {
-  const std::string policy = "--epochs 3 --amp-policy 0 --amp-start 2 --amp-end 2 ";
-  train_to("whole", policy);
-  EXPECT_EQ(metric(in("whole"), "epoch", "precision"),
-            (Strings{"fp32", GetParam().precision, "fp32"}));
-  train_to("parts", policy + "--steps 2");
-  for (const char* steps : {"8", "12", "15"})
-    ASSERT_EQ(train_here({"--resume", in("parts"), "--steps", steps}, {}), 0);
-  expect_same_end("whole", "parts");
-  const Checkpoint whole = load_checkpoint(in("whole")), parts = load_checkpoint(in("parts"));
-  const bool scaled = GetParam().precision == "fp16";
-  EXPECT_EQ(whole.update.loss_scale, scaled ? 4096 : 0);
-  EXPECT_EQ(whole.update.good_steps, scaled ? 1 : 0);
-  EXPECT_EQ(parts.update.loss_scale, whole.update.loss_scale);
-  EXPECT_EQ(parts.update.good_steps, whole.update.good_steps);
-  EXPECT_EQ(parts.precision->losses[0], whole.precision->losses[0]);
-  EXPECT_EQ(parts.precision->losses[1], whole.precision->losses[1]);
-}
-
-INSTANTIATE_TEST_SUITE_P(Devices, AdaptiveRuns,
-                         testing::Values(Sixteen{"simt", "fp16"}, Sixteen{"cpu", "bf16"}),
-                         [](const auto& test) {
-                           return test.param.device + "_" + test.param.precision;
-                         });
 
 }  // namespace
 }  // namespace bv::test

@@ -23,91 +23,7 @@ class ProgramZero : public ShallowProgramTest {
       EXPECT_TRUE(contents(in(run) + file) == contents(in(as) + file)) << run << file;
     }
   }
-  // The evaluation of the weights and of their average.
-  void expect_same_evaluation(const std::string& run, const std::string& as) const {
-    for (const char* member : {"val_loss", "ema_loss"}) {
-      const std::string own = last_metric(in(run), "epoch", member);
-      EXPECT_NE(own, "null");
-      EXPECT_EQ(own, last_metric(in(as), "epoch", member)) << run << " " << member;
-    }
-  }
 };
-
-// With two processes, there is only one order in which to add the gradients.
-TEST_F(ProgramZero, ChangesNoBitOfTwoProcesses) {
-  make_cifar(in("cifar"));
-  const std::string words = "-n 2 " + on_vit +
-                            "--data cifar --batch 8 --epochs 2 --ema 0.9 --clip-grad 0.5 "
-                            "--accumulate 2 --save-every 1 ";
-  go(words + "--out all");
-  go(words + "--zero 1 --out parts");
-  expect_same_files("parts", "all");
-  expect_same_evaluation("parts", "all");
-  go(words + "--zero 1 --comm-streams 3 --bucket-bytes 131072 --out channels");
-  expect_same_files("channels", "all");
-}
-
-// The replicas of a pipeline stage divide its state. Two chunks per stage need four blocks.
-class ProgramZeroPipeline : public ProgramZero {
- protected:
-  ProgramZeroPipeline() { change_model("vit_tiny", "\"depth\": 12", "\"depth\": 4"); }
-};
-
-TEST_F(ProgramZeroPipeline, ChangesNoBit) {
-  make_cifar(in("cifar"));
-  const std::string words = "-n 4 --pipeline 2 " + on_vit +
-                            "--data cifar --batch 8 --micro-batches 2 --epochs 2 --ema 0.9 "
-                            "--clip-grad 0.5 --save-every 1 ";
-  go(words + "--out all");
-  go(words + "--zero 1 --out parts");
-  expect_same_files("parts", "all");
-  expect_same_evaluation("parts", "all");
-  go(words + "--zero 1 --chunks 2 --comm-streams 3 --bucket-bytes 131072 --out channels");
-  expect_same_files("channels", "all");
-}
-
-TEST_F(ProgramZeroPipeline, ResumesInAnyForm) {
-  const std::string words = vit + "--shards 4 --ema 0.9 ";
-  go("-n 1 " + words + "--steps 4 --out whole");
-  go("-n 4 --pipeline 2 " + words + "--zero 1 --steps 1 --out parts");
-  go("-n 2 --resume parts --pipeline 1 --zero 1 --steps 2");
-  go("-n 4 --resume parts --pipeline 2 --zero 1 --chunks 2 --steps 3");
-  go("-n 1 --resume parts --pipeline 1 --chunks 1 --zero 0 --steps 4");
-  expect_same_files("parts", "whole");
-}
-
-TEST_F(ProgramZeroPipeline, HoldsOnSimtIn16Bits) {
-  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  make_cifar(in("cifar"));
-  const std::string words = "-n 4 --pipeline 2 " + on_vit +
-                            "--data cifar --batch 20 --device simt --epochs 1 --ema 0.9 "
-                            "--micro-batches 1 --precision bf16 ";
-  go(words + "--out all");
-  go(words + "--zero 1 --out parts");
-  expect_same_files("parts", "all");
-  expect_same_evaluation("parts", "all");
-}
-
-TEST_F(ProgramZero, ChangesNoBitOfShards) {
-  const std::string words =
-      vit + "--steps 3 --shards 4 --drop-rate 0.1 --optimizer sgd --momentum 0.9 ";
-  go("-n 1 " + words + "--out all");
-  for (const int n : {1, 2, 4}) {
-    const std::string out = "n" + std::to_string(n);
-    go("-n " + std::to_string(n) + " " + words + "--zero 1 --out " + out);
-    expect_same_files(out, "all");
-  }
-}
-
-TEST_F(ProgramZero, CheckpointsAreTheSameWithAndWithout) {
-  const std::string words = vit + "--shards 4 --ema 0.9 ";
-  go("-n 1 " + words + "--steps 4 --out whole");
-  go("-n 4 " + words + "--zero 1 --steps 1 --out parts");
-  go("-n 1 --resume parts --zero 0 --steps 2");
-  go("-n 2 --resume parts --zero 1 --steps 3");
-  go("-n 4 --resume parts --steps 4");
-  expect_same_files("parts", "whole");
-}
 
 TEST_F(ProgramZero, AKilledRunResumesOnAnotherNumberWithout) {
   const std::string words = on_vit + "--data synthetic --batch 8 --shards 4 --ema 0.9 ";
@@ -123,48 +39,6 @@ TEST_F(ProgramZero, AKilledRunResumesOnAnotherNumberWithout) {
   expect_same_files("parts", "whole");
 }
 
-TEST_F(ProgramZero, HoldsOnSimtIn16Bits) {
-  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  make_cifar(in("cifar"));
-  for (const std::string precision : {"bf16", "fp16"}) {
-    const std::string words = "-n 2 " + on_vit +
-                              "--data cifar --batch 20 --device simt --epochs 2 --ema 0.9 "
-                              "--precision " +
-                              precision + " ";
-    go(words + "--out all-" + precision);
-    for (const std::string buckets : {"4194304", "65536"}) {  // in 64 KiB buckets, rank 0 keeps all
-      go(words + "--zero 1 --bucket-bytes " + buckets + " --out parts");
-      expect_same_files("parts", "all-" + precision);
-      expect_same_evaluation("parts", "all-" + precision);
-      std::filesystem::remove_all(in("parts"));
-    }
-  }
-}
-
-TEST_F(ProgramZero, ResumesOnSimtIn16BitsWithAndWithout) {
-  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  const std::string words =
-      vit + "--device simt --precision bf16 --shards 4 --ema 0.9 --optimizer sgd --momentum 0.9 ";
-  go("-n 1 " + words + "--steps 3 --out whole");
-  go("-n 4 " + words + "--zero 1 --steps 1 --out parts");
-  go("-n 1 --resume parts --zero 0 --steps 2");
-  go("-n 2 --resume parts --zero 1 --steps 3");
-  expect_same_files("parts", "whole");
-}
-
-// The epochs in fp32 compute with the whole master weights.
-TEST_F(ProgramZero, HoldsWhereThePrecisionChanges) {
-  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  make_cifar(in("cifar"));
-  const std::string words = "-n 2 " + on_vit +
-                            "--data cifar --batch 20 --device simt --precision fp16 --epochs 3 "
-                            "--ema 0.9 --amp-policy 1 --amp-end 2 ";
-  go(words + "--out all");
-  go(words + "--zero 1 --out parts");
-  expect_same_files("parts", "all");
-  expect_same_evaluation("parts", "all");
-}
-
 TEST_F(ProgramZero, NamesTheFirstGradientIn16Bits) {
   if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
   const std::string words = "-n 2 " + vit +
@@ -176,15 +50,6 @@ TEST_F(ProgramZero, NamesTheFirstGradientIn16Bits) {
   EXPECT_EQ(all.code, 1) << all.output;
   EXPECT_NE(all.errors.find("not finite"), std::string::npos) << all.errors;
   EXPECT_EQ(parts.errors, all.errors);
-}
-
-// After the last save the processes only end.
-TEST_F(ProgramZero, EndsOnSimtWithASave) {
-  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  const std::string words = "-n 2 " + vit + "--device simt --steps 2 --timeout 60 ";
-  go(words + "--out all");
-  go(words + "--zero 1 --out parts");
-  expect_same_files("parts", "all");
 }
 
 TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
