@@ -3,8 +3,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <regex>
 #include <string>
 #include <vector>
@@ -12,7 +10,6 @@
 #include "tests/files.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
-#include "tests/turn.h"
 
 namespace bv::test {
 namespace {
@@ -25,20 +22,6 @@ class TestRun : public testing::Test {
   std::string output_of(const std::string& command) const {
     code_ = std::system((command + " >" + (folder_ / "output") + " 2>&1").c_str()) / 256;
     return contents(folder_ / "output");
-  }
-  struct LargeTest {
-    int turn;
-    std::string name;
-  };
-  static std::vector<LargeTest> large_tests() {
-    std::vector<LargeTest> all;
-    std::ifstream file("tests/large_tests");
-    for (std::string line; std::getline(file, line);) {
-      if (line.starts_with('#')) continue;
-      EXPECT_TRUE(std::regex_match(line, std::regex("[0-3] [^ *]+"))) << line;
-      all.push_back({line[0] - '0', line.substr(2)});
-    }
-    return all;
   }
 
   TemporaryFolder folder_;
@@ -105,72 +88,6 @@ TEST_F(TestRun, PrintsAFailureWhileOthersRun) {
   EXPECT_TRUE(has(output, "\n  A.Two  make test FILTER=A.Two\ntime by part: tests "));
   EXPECT_TRUE(has(output, "\n1 passed, 1 failed, 0 skipped\n"));
 }
-
-TEST_F(TestRun, LargeTestsTakeTurns) {
-  write_text(folder_ / "tests",
-             "#!/bin/sh\n"
-             "echo turn ${BAREVISION_TEST_TURN-none}\n"
-             "echo \"$*\"\n"
-             "exit 1\n");
-  std::filesystem::permissions(folder_ / "tests", std::filesystem::perms::owner_all);
-  const std::string run = " BAREVISION_CHECKS=0 tests/run " + folder_.path(),
-                    env = "env -u BAREVISION_TEST_ALL ";
-  EXPECT_TRUE(has(output_of(env + "BAREVISION_TEST_TURN=2" + run), "turn 2\n"));
-  EXPECT_TRUE(has(output_of("BAREVISION_TEST_TURN=2 BAREVISION_TEST_ALL=1" + run), "turn none\n"));
-  EXPECT_TRUE(has(output_of("BAREVISION_TEST_TURN=2" + run + " A"), "turn none\n"));
-  EXPECT_TRUE(has(output_of(env + "-u BAREVISION_TEST_TURN" + run), "turn none\n"));
-
-  // A whole run leaves out the tests in the list that have another turn.
-  const std::vector<LargeTest> large = large_tests();
-  ASSERT_FALSE(large.empty());
-  const LargeTest& first = large.front();
-  const std::string own = std::to_string(first.turn), other = first.turn == 3 ? "0" : "3";
-  EXPECT_FALSE(has(output_of(env + "BAREVISION_TEST_TURN=" + own + run), first.name));
-  EXPECT_TRUE(has(output_of(env + "BAREVISION_TEST_TURN=" + other + run), first.name + ":"));
-  EXPECT_FALSE(has(output_of(env + "BAREVISION_TEST_TURN=all" + run), first.name));
-  EXPECT_FALSE(has(output_of("BAREVISION_TEST_ALL=1" + run), first.name));
-  EXPECT_TRUE(has(output_of(env + "BAREVISION_TEST_TURN=4" + run), "is 0 to 3, or all\n"));
-  EXPECT_EQ(code_, 2);
-
-  // Each of many names has its turn once.
-  std::vector<int> turns(4);
-  const char* const of_this_run = std::getenv("BAREVISION_TEST_TURN");
-  const std::string before = of_this_run ? of_this_run : "";
-  for (int turn = 0; turn < 4; ++turn) {
-    setenv("BAREVISION_TEST_TURN", std::to_string(turn).c_str(), 1);
-    for (int i = 0; i < 1000; ++i) turns[size_t(turn)] += is_its_turn("row" + std::to_string(i));
-  }
-  unsetenv("BAREVISION_TEST_TURN");
-  EXPECT_TRUE(is_its_turn("row"));
-  if (of_this_run) setenv("BAREVISION_TEST_TURN", before.c_str(), 1);
-  EXPECT_EQ(turns[0] + turns[1] + turns[2] + turns[3], 1000);
-  for (const int count : turns) EXPECT_NEAR(count, 250, 50);
-}
-
-#if defined(BAREVISION_SIMT) && BAREVISION_RECORDS && BAREVISION_TENSORBOARD
-TEST_F(TestRun, LargeTestsAreThere) {
-  std::map<std::string, int> turns;
-  for (const auto& [turn, name] : large_tests())
-    EXPECT_TRUE(turns.emplace(name, turn).second) << name << " has two turns";
-  const auto& program = *testing::UnitTest::GetInstance();
-  for (int i = 0; i < program.total_test_suite_count(); ++i) {
-    const auto& suite = *program.GetTestSuite(i);
-    for (int j = 0; j < suite.total_test_count(); ++j) {
-      const std::string name = suite.name() + std::string(".") + suite.GetTestInfo(j)->name();
-      const auto turn = turns.find(name);
-      // Tests that start build/counters_few or learn/ programs must have the turn that builds them.
-      const int needed = name.starts_with("View.")                                    ? 1
-                         : name.starts_with("Learn") || name.starts_with("All/Learn") ? 2
-                                                                                      : -1;
-      if (needed >= 0) {
-        EXPECT_TRUE(turn != turns.end() && turn->second == needed) << name;
-      }
-      if (turn != turns.end()) turns.erase(turn);
-    }
-  }
-  for (const auto& [name, turn] : turns) ADD_FAILURE() << "there is no test " << name;
-}
-#endif
 
 TEST_F(TestRun, CountsWhatRunsBesideTheTests) {
   // 0 tests with AVX-512 switched off: tests/run makes that second run only on CPUs with AVX-512.

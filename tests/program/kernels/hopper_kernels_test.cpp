@@ -2,12 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <tuple>
+#include <utility>
 
 #include "base/json.h"
 #include "kernels/devices/devices.h"
 #include "tests/program/program.h"
-#include "tests/turn.h"
 
 namespace bv::test {
 namespace {
@@ -63,15 +62,12 @@ TEST_F(HopperKernels, TrainResumeAndEvaluate) {
 TEST_F(HopperKernels, TrainViTs) {
   change_model("vit_tiny_distilled", "\"depth\": 12", "\"depth\": 3");
   change_model("vit_large", "\"depth\": 24", "\"depth\": 2");
-  if (!is_its_turn(2u) && !is_its_turn(3u)) GTEST_SKIP() << "in another turn";
-  const std::tuple<std::string, const char*, uint32_t> models[] = {
+  const std::pair<std::string, const char*> models[] = {
       {"vit_tiny_distilled --image-size 128 --attn-drop-rate .1 --drop-path-rate .3 "
        "--recompute blocks ",
-       "attention 8 of 8", 3},
-      {"vit_large --image-size 32 --drop-path-rate .5 --proj-drop-rate .1 ", "attention 4 of 4",
-       2}};
-  for (const auto& [model, count, turn] : models) {
-    if (!is_its_turn(turn)) continue;
+       "attention 8 of 8"},
+      {"vit_large --image-size 32 --drop-path-rate .5 --proj-drop-rate .1 ", "attention 4 of 4"}};
+  for (const auto& [model, count] : models) {
     const std::string words = model +
                               "--patch-size 16 --log-every 1 --data cifar --batch 4 --steps 3 "
                               "--lr 1e-4 --precision bf16 --device simt ";
@@ -87,13 +83,11 @@ TEST_F(HopperKernels, TrainViTs) {
 
 // The stem and ResNeXt's grouped convolutions are left to the other kernels.
 TEST_F(HopperKernels, TrainResNets) {
-  if (is_its_turn(3u) && !is_its_turn(0u)) GTEST_SKIP() << "in another turn";
-  const std::tuple<std::string, const char*, uint32_t> models[] = {
-      {"resnet34", "convolution 33 of 35", 0},
-      {"resnet50", "convolution 48 of 50", 1},
-      {"resnext50_32x4d", "convolution 36 of 50", 2}};
-  for (const auto& [model, count, turn] : models) {
-    if (!is_its_turn(turn)) continue;
+  const std::pair<std::string, const char*> models[] = {
+      {"resnet34", "convolution 33 of 35"},
+      {"resnet50", "convolution 48 of 50"},
+      {"resnext50_32x4d", "convolution 36 of 50"}};
+  for (const auto& [model, count] : models) {
     change_model(model, "[3, 4, 6, 3]", "[1, 1, 1, 1]");
     const std::string words = model +
                               " --image-size 32 --log-every 1 --data cifar --batch 8 --steps 3 "
