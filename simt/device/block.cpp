@@ -217,6 +217,7 @@ inline size_t Block::random_place() {
 }
 
 inline void Block::go_on() {
+  meet();
   Thread& next = pick();
   if (&next != running_) switch_to(next);
 }
@@ -379,6 +380,7 @@ void Block::wait_with_hand(void* hand, const void* work, WarpWork do_work, Site 
 // ---- Memory ------------------------------------------------------------------------------------
 
 void* Block::shared_memory(size_t bytes, const char* name, Extents extents) {
+  meet();
   if (name) shared_name_ = name, shared_extents_ = extents;
   if constexpr (counting) Recorder::here().lines.name_launch_memory(SharedName::of(name, extents));
   if (bytes <= shared_.bytes()) return shared_.data();
@@ -388,6 +390,7 @@ void* Block::shared_memory(size_t bytes, const char* name, Extents extents) {
 }
 
 void* Block::shared_variable(const char* name, size_t bytes, Site site, Extents extents) {
+  meet();
   constexpr size_t most = 48 * 1024;
   size_t together = bytes;
   SharedVariable* mine = nullptr;

@@ -25,12 +25,8 @@ inline unsigned seed = 1;
 // once; random: drawn for each copy; as_order: as `order` specifies for copies.
 enum class Delivery { as_order, late, early, random };
 inline Delivery delivery = Delivery::as_order;
-// Whether copies land early; empty: drawn for each copy.
-inline std::optional<bool> lands_early() {
-  const bool by_order = delivery == Delivery::as_order;
-  if (delivery == Delivery::random || (by_order && order == Order::random)) return {};
-  return by_order ? order == Order::reverse : delivery == Delivery::early;
-}
+// Whether a copy that asks this lands early; empty: drawn for each copy.
+std::optional<bool> lands_early();
 
 // How products of 16-bit operands are summed (tensor_cores.h). Volta and Turing: {4, 1}, Ampere
 // {8, 1}, Hopper {16, 2}; {0, 0}: rounded to nearest, in order.
@@ -74,8 +70,23 @@ std::map<int, uint64_t> nccl_bytes_sent();
 int let_queues_proceed();
 void run_all();  // runs all that is queued; not counted as a synchronisation
 
+// Meetings since forget_meetings(): only they can make a kernel's results depend on these settings.
+//   threads   `order`: what a thread computes depends on nothing but what it reads, so their order
+//             matters only where one reads or overwrites what another of its launch writes. Without
+//             a race (simt/races) that takes a wait for others (barriers, votes, shuffles, products
+//             of a warp, mbarriers), shared memory (ordered or not; asynchronous copies need it),
+//             an atomic, or a fence, by which a thread hands on what it wrote. Kernels of a stream,
+//             which see each other's writes, don't meet.
+//   copies    `delivery`: a copy or product asked when to land
+struct Meetings {
+  bool threads, copies;
+};
+Meetings meetings();
+void forget_meetings();
+
 // Names of all kernels that ran in this process, as in "layernorm_forward<float, 8>".
 std::set<std::string> kernels_run();
+inline bool only_names = false;  // launches are checked and named there, but don't run
 // Each kernel's largest block: the one with the most shared memory.
 struct BlockSize {
   size_t shared_bytes = 0;

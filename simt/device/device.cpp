@@ -1,12 +1,21 @@
 // The functions of device.h, forwarded to the running block.
 #include "simt/device/device.h"
 
+#include <atomic>
 #include <bit>
 
 #include "simt/device/block.h"
+#include "simt/device/control.h"
 
 namespace simt {
 namespace {
+
+std::atomic<bool> threads_met = false, copies_met = false;
+
+// Host threads share the flags' cache line, so each writes it only once.
+void note(std::atomic<bool>& met) noexcept {
+  if (!met.load(std::memory_order_relaxed)) met.store(true, std::memory_order_relaxed);
+}
 
 Block& block() { return *Block::current(); }
 
@@ -36,6 +45,16 @@ uint64_t shuffle(uint32_t mask, uint64_t bits, From from, unsigned argument, uns
 }
 void wait_with_hand(void* hand, const void* work, WarpWork do_work, Site site) {
   called(site), block().wait_with_hand(hand, work, do_work, site);
+}
+
+void meet() noexcept { note(threads_met); }
+Meetings meetings() { return {threads_met, copies_met}; }
+void forget_meetings() { threads_met = copies_met = false; }
+std::optional<bool> lands_early() {
+  note(copies_met);
+  const bool by_order = delivery == Delivery::as_order;
+  if (delivery == Delivery::random || (by_order && order == Order::random)) return {};
+  return by_order ? order == Order::reverse : delivery == Delivery::early;
 }
 
 void* shared_memory(size_t bytes, const char* name, Extents extents) {

@@ -58,6 +58,9 @@ void collective(Hand& mine, Site site, const Work& work) {
       site);
 }
 
+// Notes that threads meet (control.h). Waits and shared memory do it by themselves.
+void meet() noexcept;
+
 // ---- Memory ------------------------------------------------------------------------------------
 
 // The shape of an array, for messages that name an element.

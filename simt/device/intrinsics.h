@@ -127,37 +127,45 @@ concept AtomicOrdered = AtomicNumber<T> || simt::OneOf<T, long long>;
 // Inlined, like the loads and stores below, so that messages name the caller's line.
 template <AtomicNumber T>
 [[gnu::always_inline]] inline T atomicAdd(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   return __atomic_fetch_add(p, x, __ATOMIC_SEQ_CST);
 }
 template <simt::OneOf<int, unsigned> T>
 [[gnu::always_inline]] inline T atomicSub(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   return __atomic_fetch_sub(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicAnd(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   return __atomic_fetch_and(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicOr(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   return __atomic_fetch_or(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicXor(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   return __atomic_fetch_xor(p, x, __ATOMIC_SEQ_CST);
 }
 template <AtomicNumber T>
 [[gnu::always_inline]] inline T atomicExch(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST);
 }
 template <class T>
 requires AtomicNumber<T> || simt::OneOf<T, unsigned short>
 [[gnu::always_inline]] inline T atomicCAS(T* p, std::type_identity_t<T> expected,
                                           std::type_identity_t<T> x) {
+  simt::meet();
   __atomic_compare_exchange_n(p, &expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
   return expected;
 }
 template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicMax(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (old < x &&
          !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
@@ -166,6 +174,7 @@ template <AtomicOrdered T>
 }
 template <AtomicOrdered T>
 [[gnu::always_inline]] inline T atomicMin(T* p, std::type_identity_t<T> x) {
+  simt::meet();
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (x < old &&
          !__atomic_compare_exchange_n(p, &old, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
@@ -174,6 +183,7 @@ template <AtomicOrdered T>
 }
 // Increments, and wraps to 0 after `last`.
 [[gnu::always_inline]] inline unsigned atomicInc(unsigned* p, unsigned last) {
+  simt::meet();
   unsigned old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (!__atomic_compare_exchange_n(p, &old, old >= last ? 0 : old + 1, false, __ATOMIC_SEQ_CST,
                                       __ATOMIC_SEQ_CST)) {
@@ -181,9 +191,15 @@ template <AtomicOrdered T>
   return old;
 }
 // simt/races/hooks.cpp distinguishes these fences by their memory order.
-inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline void __threadfence() {
+  simt::meet();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
 inline void __threadfence_system() { __threadfence(); }
-inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_acq_rel); }
+inline void __threadfence_block() {
+  simt::meet();
+  std::atomic_thread_fence(std::memory_order_acq_rel);
+}
 
 // ---- Memory: cache hints, which have no effect -------------------------------------------------
 

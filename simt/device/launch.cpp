@@ -104,6 +104,7 @@ void check_limits(const Launch& launch) {
 void run(const Launch& launch) {
   check_limits(launch);
   names().add(launch);
+  if (only_names) return;
   if constexpr (watching)
     Races::instance().begin_launch(launch.name, {launch.block.x, launch.block.y, launch.block.z});
   if constexpr (counting)

@@ -34,7 +34,7 @@ extern "C" const char* __asan_default_options() {
 namespace bv::test::fuzz {
 namespace {
 
-constexpr uint64_t all_mutants = 20000;
+constexpr Mutants mutants{.few = 2000, .all = 20000};
 constexpr unsigned max_seconds = 10;
 
 // The memory that a reader may allocate per byte of its file, in addition to a fixed amount: small
@@ -323,5 +323,5 @@ class Fuzzer {
 
 int main(int argc, char** argv) {
   using namespace bv::test::fuzz;
-  return run_mutants<Fuzzer>("fuzz", argc, argv, all_mutants, max_seconds);
+  return run_mutants<Fuzzer>("fuzz", argc, argv, mutants, max_seconds);
 }

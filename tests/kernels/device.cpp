@@ -34,15 +34,23 @@ Device cpu(const char* name, std::vector<DType> dtypes,
 
 #ifdef BAREVISION_SIMT
 // The stand-in's orders of threads. For Hopper's kernels, copies complete as the order implies and
-// also the other way round, and the last variant runs behind another kernel. The random order is
-// last, because everything that runs between tests then uses it.
+// also the other way round, and the last variant runs behind another kernel, which every kernel
+// must wait for. Two orders are run for every case, the others where they can matter. The random
+// order is last, because everything that runs between tests then uses it.
 std::vector<Device::Variant> variants_of_stand_in(bool hopper) {
   using simt::Delivery, simt::Order;
   const auto variant = [hopper](const std::string& name, Order order, Delivery delivery) {
-    return Device::Variant{name + ": ", [=] {
-                             simt::order = order, simt::delivery = delivery;
-                             behind_a_kernel = hopper && order == Order::random;
-                           }};
+    const auto set = [=] {
+      simt::order = order, simt::delivery = delivery;
+      behind_a_kernel = hopper && order == Order::random;
+      if (order == Order::forward && delivery == Delivery::as_order) simt::forget_meetings();
+    };
+    std::function<bool()> matters;
+    if (delivery != Delivery::as_order)
+      matters = [] { return simt::meetings().copies; };
+    else if (order == Order::reverse)
+      matters = [] { return simt::meetings().threads; };
+    return Device::Variant{name + ": ", set, matters};
   };
   std::vector<Device::Variant> list{
       variant("threads forwards", Order::forward, Delivery::as_order),

@@ -31,6 +31,7 @@ struct Device {
   struct Variant {
     std::string name;
     std::function<void()> set;
+    std::function<bool()> matters = {};  // asked after earlier variants' runs; if not set, it does
   };
   std::vector<Variant> variants = {};
 

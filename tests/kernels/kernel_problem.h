@@ -17,6 +17,7 @@
 namespace bv::test {
 
 using Bytes = std::vector<std::byte>;
+bool is_same(const Bytes&, const Bytes&);  // unlike ==, compares many bytes at a time
 using Shape = std::vector<int>;
 using Values = std::vector<double>;
 using Tensor = std::vector<Tracked>;
@@ -169,6 +170,9 @@ struct Outcome {
 // with_mistakes: also runs with one wrong argument at a time (refusals.h).
 Outcome execute(const Problem&, const Device&, int threads, unsigned char poison,
                 bool with_mistakes = false);
+// The same again: outputs with the bits of `first` aren't compared with what is expected once more.
+Outcome execute_again(const Problem&, const Device&, int threads, unsigned char poison,
+                      const Outcome& first);
 
 // The largest allowed error of an element. A result in 16 bits is the fp32 result rounded
 // once: half an ulp, on top of the error that fp32 may make. Whatever else a 16-bit kernel may

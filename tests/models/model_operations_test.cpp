@@ -11,7 +11,6 @@
 #include "engine/options/model_config.h"
 #include "tests/kernels/device.h"
 #include "tests/numerics/format.h"
-#include "tests/turn.h"
 
 namespace bv::test {
 namespace {
@@ -45,8 +44,7 @@ std::vector<ModelRun> model_runs() {
         std::string name = device.name + "_" + arguments[0] + "_" + precision;
         if (arguments.size() > 3) name += "_dropout";
         arguments.insert(arguments.end(), {"--batch", "1", "--precision", precision});
-        if (device.unavailable.empty() && (device.is_a_gpu() || is_its_turn(name)))
-          runs.push_back({device, dtype, name, arguments});
+        if (device.unavailable.empty()) runs.push_back({device, dtype, name, arguments});
       }
   return runs;
 }
@@ -109,7 +107,6 @@ TEST_P(ModelOperations, Run) {
   }
 }
 
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelOperations);  // if it's no model's turn
 INSTANTIATE_TEST_SUITE_P(Models, ModelOperations, testing::ValuesIn(model_runs()),
                          [](const auto& run) { return run.param.name; });
 

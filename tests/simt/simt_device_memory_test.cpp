@@ -93,6 +93,52 @@ TEST_F(SimtDevice, AWarpRunsAheadOfTheOthers) {
   EXPECT_EQ(out[0][2 * 32], 64);      // the second begins
 }
 
+// ---- Meetings ----------------------------------------------------------------------------------
+
+template <auto meet>
+__global__ void writes_after(float* out, const float* inp) {
+  if constexpr (!std::is_null_pointer_v<decltype(meet)>) meet();
+  out[threadIdx.x] = inp[threadIdx.x];
+}
+unsigned arrived = 0;
+
+// A test of the kernel table leaves out orders where threads don't meet.
+TEST_F(SimtDevice, KnowsWhetherThreadsMeet) {
+  const auto inp = counting(threads);
+  std::vector<float> out(threads);
+  const auto meets = [&]<auto kernel>() {
+    simt::forget_meetings();
+    run<kernel>(dim3(2), threads, sizeof(Neighbours), out.data(), inp.data());
+    EXPECT_FALSE(simt::meetings().copies);
+    return simt::meetings().threads;
+  };
+  const auto after = [&]<auto meet>() { return meets.operator()<writes_after<meet>>(); };
+  EXPECT_FALSE(after.operator()<nullptr>());
+  EXPECT_TRUE(after.operator()<[] { __syncthreads(); }>());
+  EXPECT_TRUE(after.operator()<[] { __syncthreads_or(1); }>());
+  EXPECT_TRUE(after.operator()<[] { __barrier_sync_count(1, 32); }>());
+  EXPECT_TRUE(after.operator()<[] { __syncwarp(); }>());
+  EXPECT_TRUE(after.operator()<[] { __any_sync(~0u, 1); }>());
+  EXPECT_TRUE(after.operator()<[] { __shfl_xor_sync(~0u, 1, 1); }>());
+  EXPECT_TRUE(after.operator()<[] { shared<Neighbours>(); }>());
+  EXPECT_TRUE(after.operator()<[] { __threadfence(); }>());
+  EXPECT_TRUE(after.operator()<[] { __threadfence_block(); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicAdd(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicSub(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicAnd(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicOr(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicXor(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicExch(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicCAS(&arrived, 1u, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicMax(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicMin(&arrived, 1u); }>());
+  EXPECT_TRUE(after.operator()<[] { atomicInc(&arrived, 1u); }>());
+  // Planted: without the barrier, what they share is still a meeting, so all orders are run.
+  EXPECT_TRUE(meets.operator()<neighbour<false>>());
+}
+
+// ---- Copies ------------------------------------------------------------------------------------
+
 // Tiles pass through two stages, fetched one ahead; each thread sums a neighbour's elements.
 enum class Bug { none, no_wait, early_overwrite };
 constexpr int tiles = 6;

@@ -3,12 +3,8 @@
 // takes memory in proportion to its pixels and at most a few seconds; parts of JPEGs must equal the
 // same parts of the whole. Built with the address and undefined-behaviour sanitizers:
 //   fuzz_pictures [FIRST [COUNT]]    mutants by number; each depends on its number and the seeds
-//   FUZZ_SECONDS=1200 fuzz_pictures [FIRST]    as many mutants as that time allows
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -18,6 +14,7 @@
 #include "data/decode/decode.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/pictures/seeds.h"
+#include "tests/fuzz/run.h"
 #include "tests/fuzz/watch.h"
 
 // An allocation above this size ends the program: no small file may claim so much.
@@ -28,14 +25,14 @@ extern "C" const char* __asan_default_options() {
 namespace bv::test::fuzz {
 namespace {
 
-constexpr uint64_t all_mutants = 12000;
+constexpr Mutants mutants{.few = 1200, .all = 12000};
 constexpr unsigned max_seconds = 10;
 constexpr size_t fixed_bytes = 4 << 20, bytes_per_pixel = 40;
 constexpr size_t free_pixels = 1 << 24, pixels_per_byte = 1024;  // any file may claim these
 
 class PictureFuzzer {
  public:
-  uint64_t decoded() const { return decoded_; }
+  std::string counts() const { return std::to_string(decoded_) + " decoded, the rest refused\n"; }
 
   // Runs one mutant. Returns the problem; empty if there is none.
   std::string run(uint64_t number) {
@@ -213,36 +210,10 @@ class PictureFuzzer {
   uint64_t decoded_ = 0;
 };
 
-int run(uint64_t first, uint64_t count, double seconds) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto passed = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
-  PictureFuzzer fuzzer;
-  uint64_t failed = 0, done = 0;
-  for (; seconds > 0 ? passed() < seconds : done < count; ++done) {
-    const std::string problem = fuzzer.run(first + done);
-    if (problem.empty()) continue;
-    ++failed;
-    std::printf("mutant %llu: %s; again: fuzz_pictures %llu\n",
-                static_cast<unsigned long long>(first + done), problem.c_str(),
-                static_cast<unsigned long long>(first + done));
-  }
-  std::printf("%llu decoded, the rest refused, %.0f s\n",
-              static_cast<unsigned long long>(fuzzer.decoded()), passed());
-  std::printf("%llu passed, %llu failed\n", static_cast<unsigned long long>(done - failed),
-              static_cast<unsigned long long>(failed));
-  return failed == 0 ? 0 : 1;
-}
-
 }  // namespace
 }  // namespace bv::test::fuzz
 
 int main(int argc, char** argv) {
-  const char* seconds = std::getenv("FUZZ_SECONDS");
-  const uint64_t first = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 0;
-  const uint64_t count = argc > 2   ? std::strtoull(argv[2], nullptr, 10)
-                         : argc > 1 ? 1
-                                    : bv::test::fuzz::all_mutants;
-  return bv::test::fuzz::run(first, count, seconds ? std::strtod(seconds, nullptr) : 0);
+  using namespace bv::test::fuzz;
+  return run_mutants<PictureFuzzer>("fuzz_pictures", argc, argv, mutants, max_seconds);
 }

@@ -35,7 +35,7 @@ extern "C" const char* __asan_default_options() {
 namespace bv::test::fuzz {
 namespace {
 
-constexpr uint64_t all_mutants = 8000;
+constexpr Mutants mutants{.few = 800, .all = 8000};
 constexpr unsigned max_seconds = 10;
 constexpr size_t fixed_bytes = 256 << 10, factor = 256;
 // A list without class names gets one for each number up to its largest label.
@@ -246,5 +246,5 @@ class RecordFuzzer {
 
 int main(int argc, char** argv) {
   using namespace bv::test::fuzz;
-  return run_mutants<RecordFuzzer>("fuzz_records", argc, argv, all_mutants, max_seconds);
+  return run_mutants<RecordFuzzer>("fuzz_records", argc, argv, mutants, max_seconds);
 }

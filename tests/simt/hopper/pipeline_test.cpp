@@ -116,8 +116,10 @@ TEST_F(SimtPipeline, IsExactAndSilentInEveryOrder) {
   in_each_order_and_delivery([&] {
     for (simt::seed = 1; simt::seed <= 3; ++simt::seed) {
       std::fill(std::begin(out_.at), std::end(out_.at), 0.0f);
+      simt::forget_meetings();
       EXPECT_EQ(run_it<Bug::none>(), "no error");
       EXPECT_TRUE(is_right());
+      EXPECT_TRUE(simt::meetings().threads && simt::meetings().copies);
     }
   });
 }
