@@ -44,7 +44,7 @@ class PlainKernels : public ProgramTest {
           << words << ", step " << i + 1;
   }
   void expect_refused(const std::string& words, const std::string& line) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words;
     EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), line)) << words;
   }
