@@ -3,11 +3,8 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <exception>
 
 #include "app/commands/commands.h"
-#include "app/commands/processes.h"
-#include "base/error.h"
 #include "base/stop_signals.h"
 
 int main(int argc, char** argv) {
@@ -18,10 +15,5 @@ int main(int argc, char** argv) {
   }
   if (fd >= 0) close(fd);
   for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);  // writes then fail
-  try {
-    return bv::run_command({argv, argv + argc});
-  } catch (const std::exception& e) {
-    bv::print_error_line(bv::error_line(e));
-    return bv::exit_code(e);
-  }
+  return bv::run_command({argv, argv + argc});
 }

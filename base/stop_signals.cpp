@@ -57,6 +57,7 @@ class Receiver {
   int first() const { return first_; }
 
   void start(bool ends, std::function<void()> clean_up) {
+    if (!holding) return;
     const std::lock_guard lock(mutex_);
     ends_ = ends;
     clean_up_ = std::move(clean_up);
@@ -111,10 +112,6 @@ sigset_t starting_signal_mask() {
 }
 
 void catch_stop_signals() { Receiver::instance().start(false, {}); }
-
-void catch_held_stop_signals() {
-  if (holding) catch_stop_signals();
-}
 
 int stop_signal() { return Receiver::instance().first(); }
 

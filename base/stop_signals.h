@@ -12,15 +12,14 @@ namespace bv {
 std::span<const int> stop_signals();  // without SIGHUP under nohup
 
 // Blocks the signals in this thread and in threads that it starts later; called first in main().
-// Blocked signals stay pending until one of the functions below handles them.
+// Blocked signals stay pending until one of the functions below handles them. Without this call
+// those do nothing: the program handles signals itself.
 void hold_stop_signals();
 // The signal mask before hold_stop_signals(), for starting other programs.
 sigset_t starting_signal_mask();
 
 // From now on a stop signal is a request. Another one, more than a second later, ends the process.
 void catch_stop_signals();
-// catch_stop_signals() if hold_stop_signals() was called; else the program handles signals itself.
-void catch_held_stop_signals();
 // The first stop signal caught, or 0.
 int stop_signal();
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 
+#include "app/commands/processes.h"
 #include "base/error.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
@@ -94,7 +96,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   return line;
 }
 
-int run_command(const std::vector<std::string>& argv) {
+int run_command(const std::vector<std::string>& argv) try {
   const CommandLine line = parse_command_line(std::span(argv).subspan(1));
   if (!line.print) {
     if (!line.command->in_processes) end_on_stop_signals();
@@ -102,6 +104,10 @@ int run_command(const std::vector<std::string>& argv) {
   }
   std::fputs(line.print->text.c_str(), line.print->exit_code ? stderr : stdout);
   return line.print->exit_code;
+} catch (const std::exception& e) {
+  std::fflush(stdout);
+  print_error_line(error_line(e));
+  return exit_code(e);
 }
 
 }  // namespace bv

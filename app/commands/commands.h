@@ -28,7 +28,7 @@ Named command_of(std::span<const std::string> arguments, std::span<const Command
 // Parses the arguments after the program's name. Throws UserError.
 CommandLine parse_command_line(std::span<const std::string> arguments);
 
-// Runs the command that the arguments name; returns the exit code.
+// Runs the command that the arguments name; returns the exit code. Prints an error as one line.
 int run_command(const std::vector<std::string>& argv);
 
 }  // namespace bv

@@ -121,6 +121,7 @@ int in_processes(const CommandLine& line, const std::vector<std::string>& argv,
     try {
       return work(p);
     } catch (const std::exception& e) {
+      if (!p.communicator && p.world.shared_fd < 0) throw;  // there is no peer to tell
       if (p.communicator)
         p.communicator->end_run(p.world.name_of(p.world.rank) + ": " + error_line(e));
       fail_worker(p.world, error_line(e), exit_code(e));

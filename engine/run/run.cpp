@@ -146,7 +146,7 @@ bool Run::begin() {
     setup.notes.push_back(std::move(line));
   if (progress.step == end && progress.settled)
     setup.notes.push_back("nothing left to do: " + counted(end, "step") + " done");
-  catch_held_stop_signals();
+  catch_stop_signals();
   // All processes must have read the unchanged run folder before anything is written.
   if (asked_to_stop()) return false;
   if (rank != 0) return true;

@@ -153,6 +153,7 @@ class StoppedEvaluation : public ShallowProgramTest {
   // Ends a run during an evaluation, resumes it and compares it with an undisturbed run.
   void end_and_resume(const std::function<void(bv::Run&)>& act, int code) {
     Child run([&] {
+      hold_stop_signals();
       catch_stop_signals();
       return train_here(words("run"), list_of(std::make_unique<InAnEvaluation>(act)));
     });

@@ -133,6 +133,7 @@ TEST(Launch, EndsWithTheSignalThatItPassedOn) {
 
 TEST(Launch, ARepeatedSignalIsOneRequestUnlessItComesLater) {
   Child worker([] {
+    hold_stop_signals();
     catch_stop_signals();
     kill(getpid(), SIGTERM);
     while (stop_signal() == 0) usleep(1000);

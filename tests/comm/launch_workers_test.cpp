@@ -36,6 +36,7 @@ int sleep_on(const Words&) {
 // A run: all-reduces until the ranks agree to stop. At `step`, `rank` sends itself `signal`.
 // train TIMEOUT_MS RANK STEP SIGNAL [slow-save|endless-save]
 int train(const Words& words) {
+  hold_stop_signals();
   catch_stop_signals();
   World world = own_world();
   pin_to_share(world);
@@ -61,6 +62,7 @@ int train(const Words& words) {
 
 // told: on a stop signal rank 0 exits first, then rank 1 as if rank 0 had told it to stop
 int told(const Words&) {
+  hold_stop_signals();
   catch_stop_signals();
   const int rank = own_world().rank;
   std::fprintf(stderr, "up %d\n", rank);

@@ -103,7 +103,7 @@ TEST_F(ProgramBadImages, AGoodOneThatIsGoneIsNamed) {
     const std::string good = split(contents(in("run/" + list)), '\n')[0],
                       before = contents(in(good));
     fs::remove(in(good));
-    const Finished end = run("--resume run --steps 3");
+    const Finished end = refuse("--resume run --steps 3");
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(end.errors, in("photos") +
                               ": its files or classes have changed since the run in run began (" +
@@ -113,7 +113,7 @@ TEST_F(ProgramBadImages, AGoodOneThatIsGoneIsNamed) {
     write_text(in(good), before);
   }
   write_text(in("photos/class1/new.ppm"), contents(in("photos/class1/1.ppm")));
-  EXPECT_TRUE(has(run("--resume run --steps 3").errors, "/photos/class1/new.ppm is new); "));
+  EXPECT_TRUE(has(refuse("--resume run --steps 3").errors, "/photos/class1/new.ppm is new); "));
   fs::remove(in("photos/class1/new.ppm"));
   go("--resume run --steps 3");
   // One that was skipped and is good now is used, and may not go.
@@ -121,7 +121,7 @@ TEST_F(ProgramBadImages, AGoodOneThatIsGoneIsNamed) {
   go("--resume run --steps 4");
   EXPECT_EQ(lines_in("run/skipped.txt"), 2);
   fs::remove(in("photos/class0/7.ppm"));
-  EXPECT_TRUE(has(run("--resume run --steps 5").errors, "photos/class0/7.ppm is gone); "));
+  EXPECT_TRUE(has(refuse("--resume run --steps 5").errors, "photos/class0/7.ppm is gone); "));
 }
 
 // Whatever the bytes of a name, also once the data has moved.
@@ -154,7 +154,7 @@ TEST_F(ProgramBadImages, AreFoundByLint) {
         "warning: equal images in different classes: 1: photos/class0/1.ppm = "
         "photos/class1/1.ppm; "})
     EXPECT_TRUE(has(end.output, line)) << end.output;
-  EXPECT_EQ(run(lint + "--strict").code, 2);
+  EXPECT_EQ(refuse(lint + "--strict").code, 2);
   const Finished skipping = go(lint + skip);
   EXPECT_TRUE(has(skipping.output, "warning: 2 of 23 images can't be read and will be skipped"));
   EXPECT_FALSE(has(skipping.output, "damaged"));

@@ -16,7 +16,7 @@ class DataCommands : public ProgramTest {
  protected:
   void expect_refused(const std::string& words, const std::string& line) const {
     const auto before = names_in(folder_.path());
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, line + "\n") << words;
     EXPECT_EQ(names_in(folder_.path()), before) << words;
@@ -168,7 +168,7 @@ TEST_F(DataCommands, CheckSaysWhatItFound) {
       "\"class\":"
       "\"class1\",\"images\":4}]}\n");
   fs::create_directory(in("empty"));
-  EXPECT_TRUE(run("data check empty").errors.starts_with("empty: no images in it ("));
+  EXPECT_TRUE(refuse("data check empty").errors.starts_with("empty: no images in it ("));
 }
 
 }  // namespace

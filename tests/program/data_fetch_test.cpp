@@ -177,7 +177,7 @@ TEST_F(DataFetch, StopsAndKeepsWhatHasArrived) {
 
 TEST_F(DataFetch, OfMistakes) {
   const auto error = [this](const std::string& line) {
-    const Finished end = run(line);
+    const Finished end = refuse(line);
     EXPECT_EQ(end.code, 2) << end.output;
     EXPECT_EQ(names_in(folder_.path()), std::set<std::string>{});
     return end.errors;

@@ -87,7 +87,7 @@ class Evaluation : public ProgramTest {
   }
   void expect_refused(const std::string& words, const std::string& line) const {
     const std::set<std::string> before = names_in(folder_.path());
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words << "\n" << end.output;
     EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), line)) << words;
     EXPECT_EQ(end.output, "") << words;

@@ -110,7 +110,7 @@ class Preview : public ProgramTest {
   }
   void expect_refused(const std::string& words, const std::string& line) const {
     const auto before = files_in(folder_.path());
-    const Finished end = run("preview " + words);
+    const Finished end = refuse("preview " + words);
     EXPECT_EQ(end.code, 2) << words;
     EXPECT_EQ(end.errors, line + "\n") << words;
     EXPECT_TRUE(files_in(folder_.path()) == before) << words;

@@ -20,27 +20,9 @@ std::string launcher_path() {
   return (std::filesystem::path(own_path()).parent_path() / "launcher").string();
 }
 
-std::vector<std::string> split_words(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
-
-// Removes variables that other launchers, or the caller of the tests, may have set.
-void clean_environment(int threads) {
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", worker_variable})
-    unsetenv(name);
-  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
-  // Threads that spin while waiting would take the cores from the tests' other processes.
-  setenv("OMP_WAIT_POLICY", "passive", 1);
-}
-
 int become_launcher(const std::string& folder, const std::string& words, const std::string& output,
                     const ProgramOptions& options) {
-  if (const char* models = std::getenv("BAREVISION_MODELS"))  // from where the tests were started
-    setenv("BAREVISION_MODELS", std::filesystem::absolute(models).c_str(), 1);
-  if (chdir(folder.c_str()) != 0) return 98;
+  if (!enter(folder, options.threads, options.environment)) return 98;
   const int fd = options.output >= 0 ? options.output
                                      : open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) return 98;
@@ -58,10 +40,7 @@ int become_launcher(const std::string& folder, const std::string& words, const s
   }
   for (const int number : options.ignored) std::signal(number, SIG_IGN);
   for (const int number : options.closed) close(number);
-  clean_environment(options.threads);
-  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<std::string> list = split_words(words);
-  list.insert(list.begin(), "launcher");
+  std::vector<std::string> list = arguments_of(words);
   std::vector<char*> argv;
   for (std::string& word : list) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -83,6 +62,26 @@ std::string environment_of(pid_t pid) {
 }
 
 }  // namespace
+
+std::vector<std::string> arguments_of(const std::string& words) {
+  std::istringstream in(words);
+  std::vector<std::string> list{"launcher"};
+  for (std::string word; in >> word;) list.push_back(word);
+  return list;
+}
+
+bool enter(const std::string& folder, int threads, const Variables& added) {
+  if (const char* models = std::getenv("BAREVISION_MODELS"))  // from where the tests were started
+    setenv("BAREVISION_MODELS", std::filesystem::absolute(models).c_str(), 1);
+  // Variables that other launchers, or the caller of the tests, may have set.
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", worker_variable})
+    unsetenv(name);
+  setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
+  // Threads that spin while waiting would take the cores from the tests' other processes.
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  for (const auto& [name, value] : added) setenv(name.c_str(), value.c_str(), 1);
+  return chdir(folder.c_str()) == 0;
+}
 
 Program::Program(const std::string& folder, const std::string& words, ProgramOptions options)
     : output_path_(fresh_output_path()),

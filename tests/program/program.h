@@ -19,10 +19,12 @@ struct Finished {
   std::string output, errors;  // the latter without the warning of too few cores
 };
 
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
 struct ProgramOptions {
-  int threads = 1;                                                    // per process
-  size_t address_space = 0;                                           // max bytes; 0: no limit
-  std::vector<std::pair<std::string, std::string>> environment = {};  // added to the test's own
+  int threads = 1;                // per process
+  size_t address_space = 0;       // max bytes; 0: no limit
+  Variables environment = {};     // added to the test's own
   int output = -1;                // a descriptor to print to; -1: a file, for Finished::output
   std::vector<int> closed = {};   // of the standard descriptors
   std::vector<int> ignored = {};  // signals
@@ -54,6 +56,15 @@ class Program {
 
 Finished run_program(const std::string& folder, const std::string& words,
                      ProgramOptions options = {});
+// "launcher" and the words between the spaces.
+std::vector<std::string> arguments_of(const std::string& words);
+// Enters the folder, whose paths `words` are relative to, with the variables of a program there.
+// False if the folder is missing.
+bool enter(const std::string& folder, int threads, const Variables& added);
+// For a mistake of the user's: runs the command in the test's own process, as the only rank of a
+// run; with -n or --nnodes, in processes, as run_program() does. If the mistake is accepted,
+// training ends after one step.
+Finished refuse(const std::string& folder, const std::string& words, const Variables& added = {});
 // run() for a run that must succeed.
 Finished train(const std::string& folder, const std::string& words, ProgramOptions options = {});
 
@@ -73,6 +84,9 @@ class ProgramTest : public testing::Test {
  protected:
   std::string in(const std::string& name) const { return folder_ / name; }
   Finished run(const std::string& words) const { return run_program(folder_.path(), words); }
+  Finished refuse(const std::string& words, const Variables& added = {}) const {
+    return test::refuse(folder_.path(), words, added);
+  }
   Finished go(const std::string& words, ProgramOptions options = {}) const {
     return train(folder_.path(), words, options);
   }

@@ -184,7 +184,7 @@ TEST_F(ProgramWithoutACheckpoint, ALossThatIsNotFiniteKeepsItsFolder) {
     expect_kept("run");
     EXPECT_TRUE(has(contents(in("run/metrics.jsonl")), "\"step\":1,"));
     const auto refused = [&](const std::string& words) {
-      const Finished again = run(n + words);
+      const Finished again = refuse(n + words);
       EXPECT_EQ(again.code, 2) << again.output;
       expect_kept("run");
       return again.errors;
@@ -246,7 +246,7 @@ TEST_F(ProgramWithoutACheckpoint, AMistakeBeforeTheFirstStepLeavesNoFolder) {
   std::filesystem::create_directory(in("mine"));
   for (const std::string n : {"", "-n 2 "})
     for (const std::string folder : {"run", "mine"}) {
-      const Finished end = run(n + on_vit + "--data photos --batch 4 --steps 4 --out " + folder);
+      const Finished end = refuse(n + on_vit + "--data photos --batch 4 --steps 4 --out " + folder);
       EXPECT_EQ(end.code, 2) << end.output;
       EXPECT_TRUE(has(end.errors, "PNG data is cut off")) << end.errors;
       EXPECT_FALSE(std::filesystem::exists(in("run")));

@@ -30,7 +30,7 @@ class ProgramFolder : public ShallowProgramTest {
     EXPECT_FALSE(run.anyone_left());
   }
   void expect_code_2(const std::string& words, const std::string& errors) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, errors) << words;
   }
@@ -179,7 +179,7 @@ TEST_F(ProgramFolder, AJobThatIsStartedAgainIsToldToResume) {
     const auto as = [&](const std::string& count, const std::string& words) {
       return run_program(folder_.path(), short_steps + words, {.environment = {{name, count}}});
     };
-    const Finished end = as("1", "--steps 1 --out run");
+    const Finished end = refuse(short_steps + "--steps 1 --out run", {{name, "1"}});
     EXPECT_EQ(end.code, 2);
     EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1),
                         std::string(name) + " is 1: the job was started again"))

@@ -24,7 +24,7 @@ class ProgramResnet : public ProgramTest {
     return read_safetensors(in(run) + "/last/weights.safetensors").tensors;
   }
   void expect_refused(const std::string& words, const std::string& reason) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words;
     EXPECT_TRUE(has(end.errors, reason));
   }

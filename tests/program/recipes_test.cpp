@@ -36,7 +36,7 @@ TEST_F(Recipes, AreListedAndExplained) {
   EXPECT_TRUE(has(one.output, "  --clip-grad 1\n      published: clip_grad_norm = 1.0\n"));
   EXPECT_TRUE(has(one.output, "  --accumulate 1\n      departure: gradient_accumulation = 16 "));
   EXPECT_TRUE(has(one.output, " --nesterov=false ")) << one.output;
-  const Finished none = run("recipes flowers");
+  const Finished none = refuse("recipes flowers");
   EXPECT_EQ(none.code, 2);
   EXPECT_TRUE(has(none.errors,
                   "unknown recipe 'flowers' (did you mean flowers_vit_tiny?); "
@@ -61,7 +61,7 @@ TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {
 TEST_F(Recipes, StrictTrainsNothing) {
   for (const std::string n : {"", "-n 2 "}) {
     const Finished end =
-        run(n + "--recipe flowers_vit_tiny " + small_ + "--epochs 2 --strict --out strict");
+        refuse(n + "--recipe flowers_vit_tiny " + small_ + "--epochs 2 --strict --out strict");
     EXPECT_EQ(end.code, 2);
     EXPECT_TRUE(has(end.errors, "warning: only 2 updates (1 per epoch): ")) << end.errors;
     EXPECT_TRUE(has(end.errors, "--strict: nothing is trained, because of the warnings above\n"));
@@ -81,7 +81,7 @@ TEST_F(Recipes, LintSaysItAlone) {
             "larger --val-fraction\n"
             "warning: computes in fp32, not in fp16: the cpu device lacks it; use --precision fp32 "
             "or another --device\n");
-  EXPECT_EQ(run(set_up + "--batch 2 --strict").code, 2);
+  EXPECT_EQ(refuse(set_up + "--batch 2 --strict").code, 2);
   const Finished fine = run("lint vit_tiny --strict");
   EXPECT_EQ(fine.code, 0) << fine.errors;
   EXPECT_EQ(fine.output, "no problems found\n");
@@ -122,8 +122,7 @@ TEST_F(Recipes, LintPassesARunsOwnConfig) {
 // A recipe's number of processes and weights are defaults, too.
 TEST_F(Recipes, MaySetProcessesAndWeights) {
   const std::string words = "--recipe seedlings_resnet50 --image-size 32 --data photos ";
-  const Finished missing =
-      run_program(folder_.path(), words, {.environment = {{"BAREVISION_CACHE", in("cache")}}});
+  const Finished missing = refuse(words, {{"BAREVISION_CACHE", in("cache")}});
   EXPECT_EQ(missing.code, 2);
   EXPECT_TRUE(has(missing.errors,
                   "timm/resnet50.tv_in1k is not in the cache: run ./launcher weights fetch "

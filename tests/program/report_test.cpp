@@ -11,7 +11,7 @@ class ReportTest : public ShallowProgramTest {
     return contents(in(run + "/report.html"));
   }
   void expect_refused(const std::string& words, const std::string& line) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words;
     EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), line)) << words;
   }

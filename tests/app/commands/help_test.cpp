@@ -51,11 +51,11 @@ TEST_F(Help, ListsModelsAndCommandsOrShowsOne) {
   EXPECT_EQ(go("help data stats").output, go("data stats --help").output);
   EXPECT_EQ(go("help help").output, go("help --help").output);
   EXPECT_EQ(go("help resnet34").output, go("resnet34 --help").output);
-  const Finished bare = run("data");
+  const Finished bare = refuse("data");
   EXPECT_EQ(bare.code, 2);
   EXPECT_EQ(bare.output, "");
   EXPECT_EQ(bare.errors, go("data --help").output);
-  const Finished slip = run("help evla");
+  const Finished slip = refuse("help evla");
   EXPECT_EQ(slip.code, 2);
   EXPECT_EQ(slip.errors,
             "unknown model or command 'evla' (did you mean eval?); ./launcher help lists all\n");

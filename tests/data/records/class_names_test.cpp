@@ -35,7 +35,7 @@ class ClassNames : public ProgramTest {
                "ant\r\n  bee\r\ncrab 3\t\r\n\r\n");
   }
   void expect_refused(const std::string& words, const std::string& line) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, line + "\n") << words;
   }
@@ -70,7 +70,7 @@ TEST_F(ClassNames, ReachTheCheckpointAndPredictions) {
   EXPECT_TRUE(has(go("predict run/last tools").output, "crab 3"));
   go("--resume run --steps 3");
   write_text(in("names.txt"), "bee\nant\ncrab 3\n");
-  EXPECT_TRUE(has(run("--resume run --steps 4").errors, "its files or classes have changed"));
+  EXPECT_TRUE(has(refuse("--resume run --steps 4").errors, "its files or classes have changed"));
 }
 
 TEST_F(ClassNames, OfARunOutliveTheirFile) {

@@ -26,7 +26,7 @@ class RecordCommands : public ProgramTest {
   }
   void expect_refused(const std::string& words, const std::string& part) const {
     const auto before = names_in(folder_.path());
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_TRUE(has(end.errors, part)) << words;
     EXPECT_EQ(std::ranges::count(end.errors, '\n'), 1) << end.errors;
@@ -203,7 +203,7 @@ TEST_F(RecordCommands, TrainingFromRecordsIsTrainingFromTheFolder) {
   // Records with other names are different data.
   const std::string index = contents(in("out/x.index"));
   write_text(in("out/x.index"), replaced(index, "class0/0.ppm", "class0/9.ppm"));
-  const Finished other = run("--resume b --steps 6");
+  const Finished other = refuse("--resume b --steps 6");
   EXPECT_EQ(other.code, 2);
   EXPECT_TRUE(has(other.errors, "its files or classes have changed since the run in b began"));
   // The same images in other files lead to a warning.
@@ -230,7 +230,7 @@ TEST_F(RecordCommands, BadRecordsEndARunOrAreSkipped) {
   // Without an index, the damage is found before the first step.
   fs::remove(in("out/x.index"));
   const std::string record = "out/x-00000-of-00001.tfrecord: record 0 at byte 0: ";
-  const Finished refused = run(words + "--out c");
+  const Finished refused = refuse(words + "--out c");
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(has(refused.errors, record + "its checksum is wrong (--on-bad-image skip leaves"));
   const std::string note = "a record can't be read and is left out, " + record;

@@ -107,10 +107,10 @@ TEST_F(TraceProgram, APlainRunsProcesses) {
 }
 
 TEST_F(TraceProgram, AFileThatCantBeIsRefused) {
-  const Finished end = run(on_vit + "--data synthetic --steps 1 --trace nowhere/t.json");
+  const Finished end = refuse(on_vit + "--data synthetic --steps 1 --trace nowhere/t.json");
   EXPECT_EQ(end.code, 2);
   EXPECT_EQ(end.errors, "--trace nowhere/t.json: there is no folder nowhere\n");
-  const Finished folder = run(on_vit + "--data synthetic --steps 1 --trace .");
+  const Finished folder = refuse(on_vit + "--data synthetic --steps 1 --trace .");
   EXPECT_EQ(folder.code, 2);
   EXPECT_EQ(folder.errors, "--trace . is not a file; name another\n");
 }

@@ -44,7 +44,7 @@ TEST_F(ClassFolders, WithLostLinks) {
 
   for (const char* words :
        {"data split split/train again", "data split split/train again --link"}) {
-    const Finished refused = run(words);
+    const Finished refused = refuse(words);
     EXPECT_EQ(refused.code, 2) << words;
     EXPECT_TRUE(is_line(refused.errors.substr(0, refused.errors.size() - 1), link));
     EXPECT_FALSE(fs::exists(in("again"))) << words;
@@ -56,7 +56,7 @@ TEST_F(ClassFolders, WithLostLinks) {
   EXPECT_TRUE(has(predicted.errors, "skipped bad image split/val/class0/"));
   EXPECT_TRUE(has(predicted.errors, "nowhere: no such file or folder\n"));
   fs::create_symlink("gone", in("lost"));
-  EXPECT_EQ(run("predict run lost").errors, "lost: a link without a target (-> gone)\n");
+  EXPECT_EQ(refuse("predict run lost").errors, "lost: a link without a target (-> gone)\n");
 }
 
 // A run of names in one form is resumed and evaluated on a copy with names in the other, and a run

@@ -77,14 +77,14 @@ TEST_F(HopperKernels, PlanCountsThemInEachModel) {
 TEST_F(HopperKernels, AConfigFileAsksForThem) {
   write_text(in("c.json"), "{\"kernels\": \"hopper\"}");
   EXPECT_TRUE(has(as_sm_90(steps + "--config c.json --plan").output, line));
-  const Finished end = run(steps + "--config c.json --plan");
+  const Finished end = refuse(steps + "--config c.json --plan");
   EXPECT_EQ(end.code, 2);
   EXPECT_TRUE(end.errors.starts_with("--kernels hopper: these kernels are made for")) << end.errors;
 }
 
 TEST_F(HopperKernels, AreRefusedInALineBeforeAnythingIsWritten) {
   const auto refused = [&](const std::string& words, const std::string& why) {
-    const Finished end = run(on_vit + "--data cifar --kernels hopper --out a " + words);
+    const Finished end = refuse(on_vit + "--data cifar --kernels hopper --out a " + words);
     EXPECT_EQ(end.code, 2) << words;
     EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), why)) << end.errors;
   };

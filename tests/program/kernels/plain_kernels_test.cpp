@@ -17,7 +17,7 @@ class PlainKernels : public ProgramTest {
     if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
   }
   void expect_refused(const std::string& words, const std::string& line) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words;
     EXPECT_TRUE(is_line(end.errors.substr(0, end.errors.size() - 1), line)) << words;
   }

@@ -274,7 +274,7 @@ TEST_F(ProgramRestarts, UnderAnotherLauncher) {
   ProgramOptions again = rank;
   again.environment.emplace_back("TORCHELASTIC_RESTART_COUNT", "1");
   const std::string words = on_vit + "--data synthetic --batch 4 --resume run --steps ";
-  const Finished refused = run_program(folder_.path(), words + "2 --max-restarts 3", rank);
+  const Finished refused = refuse(words + "2 --max-restarts 3", rank.environment);
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(has(refused.errors, "--max-restarts 3 is for processes that ./launcher starts"));
   EXPECT_FALSE(std::filesystem::exists(in("run")));

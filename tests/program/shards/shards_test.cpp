@@ -9,7 +9,7 @@ namespace {
 class ProgramShards : public ShallowProgramTest {
  protected:
   void expect_refused(const std::string& words, const std::string& errors) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, errors) << words;
   }

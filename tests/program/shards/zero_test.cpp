@@ -69,7 +69,7 @@ TEST_F(ProgramZero, NamesTheFirstGradientThatIsNotFinite) {
 
 TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
   const auto expect_refused = [&](const std::string& words, const std::string& errors) {
-    const Finished end = run(words);
+    const Finished end = refuse(words);
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, errors) << words;
   };

@@ -37,12 +37,13 @@ class NamedWeights : public ProgramTest {
     write_text(path, replaced(contents(path), from, to));
   }
   Finished run(const std::string& words) const {
-    return run_program(
-        folder_.path(), words,
-        {.environment = {{"BAREVISION_CACHE", in("cache")}, {"BAREVISION_MODELS", in("models")}}});
+    return run_program(folder_.path(), words, {.environment = variables()});
+  }
+  Variables variables() const {
+    return {{"BAREVISION_CACHE", in("cache")}, {"BAREVISION_MODELS", in("models")}};
   }
   void expect_error(const std::string& words, const std::string& error) const {
-    const Finished end = run(words);
+    const Finished end = refuse(words, variables());
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, error + "\n");
   }

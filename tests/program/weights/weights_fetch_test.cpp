@@ -355,7 +355,7 @@ TEST_F(WeightsFetch, LeavesAnotherUsersCache) {
 
 TEST_F(WeightsFetch, OfMistakes) {
   const auto error = [this](const std::string& line) {
-    const Finished end = run(line);
+    const Finished end = refuse(line);
     EXPECT_EQ(end.code, 2) << end.output;
     return end.errors;
   };
