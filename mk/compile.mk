@@ -89,6 +89,7 @@ $(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,app/tensorboard/event_
   | $(messages:%=%.cc)
 $(BUILD)/obj/app/html_report/page_template.o: app/html_report/page.html
 $(foreach room,obj asan,$(BUILD)/$(room)/engine/options/foreign_names.o): engine/options/foreign_names.json
+$(foreach room,obj asan,$(BUILD)/$(room)/engine/options/foreign_models.o): engine/options/foreign_models.json
 # The CPU check runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<

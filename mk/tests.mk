@@ -4,7 +4,7 @@
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp engine/options/version.cpp, \
   $(call in,cpp,base base/files base/python base/unicode models models/graph engine/options engine/files engine/files/names engine/files/torch engine/weights)) $(call in,cpp,tests/fuzz data/augment data/image) \
-  $(patsubst %,data/%.cpp,loader prepare decode/stranger) kernels/table/operations.cpp
+  $(patsubst %,data/%.cpp,loader loader_options prepare decode/stranger) kernels/table/operations.cpp
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) $(patsubst %,base/%.cpp,files/checksum files/file error text wait) tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)

@@ -16,6 +16,7 @@
 #include "base/stop_signals.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
+#include "data/loader.h"
 #include "data/prepare.h"
 #include "engine/files/new_folder.h"
 #include "engine/files/png.h"

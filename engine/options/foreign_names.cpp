@@ -1,18 +1,12 @@
 #include "engine/options/foreign_names.h"
 
 #include <algorithm>
-#include <cmath>
-#include <regex>
-#include <utility>
 
 #include "base/json.h"
-#include "engine/options/model_config.h"
 
 // The assembler embeds the table; mk/compile.mk makes this object depend on it. In it, "options" has
 // lists of names and what to type instead, or a sentence that begins with "not"; "policies", how
-// values of --auto-augment begin; "models", how the names of models that are missing here begin (the
-// longest match counts; some begin like our models' names: resnet18d) and their millions of
-// parameters.
+// values of --auto-augment begin.
 asm(R"(
   .section .rodata
 foreign_names_begin:
@@ -32,51 +26,6 @@ const Json& table(const char* group) {
   return all.at(group);
 }
 
-// "304 M" from a description with "304 M parameters"; else empty.
-std::string parameters_of(const ModelConfig& model) {
-  static const std::regex form(R"(([0-9.]+ M) parameters)");
-  std::smatch part;
-  return std::regex_search(model.description, part, form) ? part[1].str() : "";
-}
-
-// "resnet" of "resnet50"
-std::string_view kin_of(std::string_view name) {
-  return name.substr(0, name.find_first_of("_0123456789"));
-}
-
-// Two of our models of the same kind, nearest in size; those with the same family name first.
-std::string nearest_in_size(const std::string& theirs, double millions) {
-  const bool transformer = theirs.find("it_") != theirs.npos || theirs.starts_with("deit3") ||
-                           theirs.starts_with("swin") || theirs.starts_with("mixer");
-  struct Ours {
-    bool other_name;
-    double distance;
-    std::string text;
-  };
-  std::vector<Ours> ours;
-  for (const std::string& name : known_models()) {
-    const ModelConfig model = load_model_config(name);
-    const std::string size = parameters_of(model);
-    if (size.empty() || name.ends_with("_distilled") || (model.patch_size > 0) != transformer)
-      continue;
-    ours.push_back({kin_of(name) != kin_of(theirs), std::abs(std::log(std::stod(size) / millions)),
-                    name + " (" + size + ")"});
-  }
-  std::ranges::sort(ours, {}, [](const Ours& o) { return std::pair(o.other_name, o.distance); });
-  ours.resize(std::min<size_t>(ours.size(), 2));
-  std::string text;
-  for (const Ours& o : ours) text += (text.empty() ? "; nearest: " : ", ") + o.text;
-  return text;
-}
-
-std::string advice_for_missing_model(const std::string& name) {
-  std::string theirs;
-  for (const auto& [beginning, millions] : table("models").items())
-    if (name.starts_with(beginning) && beginning.size() > theirs.size()) theirs = beginning;
-  if (theirs.empty()) return "";
-  return ": not in barevision" + nearest_in_size(theirs, table("models")[theirs]);
-}
-
 }  // namespace
 
 std::string advice_for_foreign_policy(std::string_view policy) {
@@ -94,30 +43,6 @@ std::string advice_for_foreign(std::string_view flag) {
       return (advice.starts_with("not") ? ": " : ": use ") + advice;
     }
   return "";
-}
-
-std::string advice_for_foreign_model(const std::string& name) {
-  static const std::regex form(
-      R"((?:hf[-_]hub:)?(?:timm/)?((\w+?)(?:_patch(\d{1,4})_(\d{1,4}))?(\.\w+)?))");
-  std::smatch part;
-  const std::vector<std::string> ours = known_models();
-  if (name.size() > 100 || !std::regex_match(name, part, form)) return "";
-  std::string same = part[2];
-  if (same.starts_with("deit_")) same.replace(0, 4, "vit");  // the same model
-  if (std::ranges::find(ours, same) == ours.end()) return advice_for_missing_model(same);
-  const ModelConfig model = load_model_config(same);
-  std::string text = ": use " + model.name;
-  if (part[3].matched) {
-    const std::string flags = "--patch-size " + part[3].str() + " --image-size " + part[4].str();
-    const bool defaults =
-        part[3] == std::to_string(model.patch_size) && part[4] == std::to_string(model.image_size);
-    text += defaults ? " (" + flags + " are its defaults)" : " " + flags;
-  }
-  if (part[5].matched)
-    text += "; its weights: --weights timm/" + part[1].str() +
-            " if ./launcher weights list has it, " +
-            "or FILE, the model.safetensors of huggingface.co/timm/" + part[1].str();
-  return text;
 }
 
 }  // namespace bv
