@@ -177,7 +177,7 @@ def save(path, record):
     path = ROOT / path
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"command": " ".join(kept), **record}, indent=1) + "\n")
-    print(f"written: {os.path.relpath(path, ROOT)}")
+    print(f"written: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 
 
 def cpu_name():
