@@ -14,7 +14,6 @@ is IEEE's on both sides, without TF32.
 
 import argparse
 import json
-import math
 import os
 import re
 import statistics
@@ -111,10 +110,6 @@ def measure(sizes, device, dtype, enough):
     return seconds_of(runs, device, enough)
 
 
-def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
-
-
 def library_name(device):
     if device == "cpu":
         return f"PyTorch {torch.__version__} on the CPU"
@@ -158,7 +153,7 @@ def main():
     for kind in (*dict.fromkeys(KINDS.values()), "all"):
         chosen = [r["library_us"] / r["us"] for r in rows if kind in ("all", KINDS[r["operation"].split()[0]])]
         if chosen:
-            means[kind] = geometric_mean(chosen)
+            means[kind] = statistics.geometric_mean(chosen)
     step = [sum(r["per_step"] * r[key] for r in rows) for key in ("library_us", "us")]
     means["step"] = step[0] / step[1]
     if options.json:

@@ -10,13 +10,13 @@ import json
 import os
 import time
 
-import timm
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
+from measure import of_steps
+from peers import TIMM_NAMES, add_sizes, faster_optimizer, make_model, versions
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from versus_torch import TIMM_NAMES, faster_optimizer
 
 
 class Part(torch.nn.Module):
@@ -44,9 +44,7 @@ def work(rank, args):
     torch.set_num_threads(args.threads)
     dist.init_process_group("gloo", rank=rank, world_size=args.pipeline)
     torch.manual_seed(0)
-    vit = timm.create_model(
-        TIMM_NAMES[args.model], img_size=args.image_size, patch_size=args.patch_size, num_classes=args.classes
-    ).train()
+    vit = make_model(vars(args), args.classes).train()
     depth = len(vit.blocks)
     cuts = [depth * i // args.pipeline for i in range(args.pipeline + 1)]
     part = Part(vit, cuts[rank], cuts[rank + 1])
@@ -67,7 +65,7 @@ def work(rank, args):
             schedule.step()
 
     gradients()
-    optimizer, kind = faster_optimizer(part, args, lambda: None)
+    optimizer, kind = faster_optimizer(part, vars(args), lambda: None)
     seconds = []
     for _ in range(args.warmup + args.steps):
         dist.barrier()
@@ -78,19 +76,16 @@ def work(rank, args):
         dist.barrier()
         seconds.append(time.perf_counter() - begin)
     if rank == 0:
-        measured = seconds[args.warmup :]
-        rate = args.batch * len(measured) / sum(measured)
-        versions = {"torch": torch.__version__, "models": f"timm {timm.__version__}"}
-        print(json.dumps({"images_per_second": rate, "step_seconds": measured, "optimizer": kind, **versions}))
+        measured = of_steps(seconds, args.batch, args.warmup)
+        print(json.dumps({**measured, "optimizer": kind, **versions(args.model)}))
     dist.destroy_process_group()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", choices=list(TIMM_NAMES))
-    sizes = dict(pipeline=2, micro_batches=4, threads=1, batch=16, image_size=224, patch_size=16, classes=10)
-    for name, default in {**sizes, "steps": 4, "warmup": 1, "port": 29577}.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
+    add_sizes(parser, pipeline=2, micro_batches=4, threads=1, batch=16, image_size=224, patch_size=16, classes=10)
+    add_sizes(parser, steps=4, warmup=1, port=29577)
     parser.set_defaults(optimizer="adamw", lr=1e-4, weight_decay=0.05, decay="weights")
     args = parser.parse_args()
     mp.spawn(work, (args,), nprocs=args.pipeline)

@@ -15,14 +15,13 @@ import random
 
 import numpy
 import safetensors.torch
-import timm
 import timm.data
 import torch
 import torch.nn.functional as F
 import torchvision
+from peers import TIMM_NAMES, make_model, make_optimizer, use_all_cores, versions
 from PIL import Image, ImageEnhance, ImageOps
 
-TIMM_NAMES = {"vit_tiny": "vit_tiny_patch16_224", "vit_large": "vit_large_patch16_224"}
 DROP_RATES = ("drop_rate", "pos_drop_rate", "proj_drop_rate", "attn_drop_rate", "drop_path_rate")
 GREY = (128, 128, 128)
 
@@ -127,22 +126,8 @@ def tensor_of(images, o):
 
 
 # ---- training -----------------------------------------------------------------------------------------
-def make_model(o, classes):
-    if o["model"] not in TIMM_NAMES:
-        return getattr(torchvision.models, o["model"])(num_classes=classes)
-    rates = {key: o[key] for key in DROP_RATES}
-    return timm.create_model(
-        TIMM_NAMES[o["model"]], img_size=o["image_size"], patch_size=o["patch_size"], num_classes=classes, **rates
-    )
-
-
-def make_optimizer(o, model):
-    if o["decay"] != "all" and o["weight_decay"] > 0:
-        raise SystemExit("not there on PyTorch's side: --decay weights")
-    if o["optimizer"] == "sgd":
-        return torch.optim.SGD(model.parameters(), o["lr"], o["momentum"], weight_decay=o["weight_decay"])
-    kind = torch.optim.Adam if o["optimizer"] == "adam" else torch.optim.AdamW
-    return kind(model.parameters(), o["lr"], o["betas"], o["eps"], weight_decay=o["weight_decay"])
+def model_of(o, classes):
+    return make_model(o, classes, **({key: o[key] for key in DROP_RATES} if o["model"] in TIMM_NAMES else {}))
 
 
 def rate(o, epoch):
@@ -187,8 +172,8 @@ def train_epochs(o, run):
     seen = [image if image.size == (size, size) else resized(image, size, o) for image, _ in val]
     val = tensor_of(seen, o), torch.tensor([label for _, label in val])
     view = training_view(o)
-    model = make_model(o, classes).to(memory_format=torch.channels_last)
-    optimizer = make_optimizer(o, model)
+    model = model_of(o, classes).to(memory_format=torch.channels_last)
+    optimizer = make_optimizer(model, o)
     mix = None
     if o["mixup"] or o["cutmix"]:
         mix = timm.data.Mixup(
@@ -221,10 +206,10 @@ def take_steps(o, weights, seen):
         if o[key]:
             raise SystemExit(f"dropout draws other numbers here; after -- give --{key.replace('_', '-')} 0")
     lines = [json.loads(line) for line in (seen / "batch.jsonl").read_text().splitlines()]
-    model = make_model(o, len(lines[0]["target"]))
+    model = model_of(o, len(lines[0]["target"]))
     model.load_state_dict(safetensors.torch.load_file(weights))
     model = model.to(memory_format=torch.channels_last).train()
-    optimizer = make_optimizer(o, model)
+    optimizer = make_optimizer(model, o)
     for group in optimizer.param_groups:
         group["lr"] = rate(o, 0)
     losses = []
@@ -246,11 +231,10 @@ def main():
     o = json.loads((args.run / "config.json").read_text())
     if o["accumulate"] != 1:
         raise SystemExit("not there on PyTorch's side: --accumulate")
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    use_all_cores()
     torch.manual_seed(args.seed), random.seed(args.seed), numpy.random.seed(args.seed)
     result = take_steps(o, args.weights, args.seen) if args.seen else train_epochs(o, args.run)
-    models = f"timm {timm.__version__}" if o["model"] in TIMM_NAMES else f"torchvision {torchvision.__version__}"
-    print(json.dumps(result | {"torch": torch.__version__, "models": models}))
+    print(json.dumps(result | versions(o["model"])))
 
 
 if __name__ == "__main__":

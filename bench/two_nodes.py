@@ -1,13 +1,12 @@
 """Two nodes on this machine: network namespaces joined by a link, for bench/scaling --nodes 2. Needs root,
 CAP_NET_ADMIN and iproute2."""
 
-import json
+import concurrent.futures
 import os
-import pathlib
 import subprocess
 import tempfile
 
-from measure import ROOT, fail, run
+from measure import ROOT, fail, json_lines, run
 
 ADDRESS = "10.77.{}.{}"
 
@@ -48,25 +47,14 @@ class TwoNodes:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
     def train(self, arguments, what):
-        """Runs the launcher on both nodes. Returns node 0's output and the lines of metrics.jsonl."""
-        environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+        """Runs the launcher on both nodes. Returns how node 0 finished and the lines of metrics.jsonl."""
+        address = ADDRESS.format(self.network, 1)
         with tempfile.TemporaryDirectory(prefix="barevision-bench-") as folder:
-            out = pathlib.Path(folder) / "run"
-            address = ADDRESS.format(self.network, 1)
-            nodes = []
-            for node, name in enumerate(self.names):
-                command = ["ip", "netns", "exec", name, str(ROOT / "launcher"), *arguments, "--out", str(out)]
-                command += ["--nnodes", "2", "--node-rank", str(node), "--master-addr", address]
-                log = open(f"{folder}/{node}", "w+")
-                nodes.append((log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environment)))
-            printed = []
-            for log, process in nodes:
-                process.wait()
-                log.seek(0)
-                printed.append(log.read())
-                log.close()
-            for (_, process), text in zip(nodes, printed):
-                if process.returncode:
-                    last = (text.strip() or "no output").splitlines()[-1]
-                    raise RuntimeError(f"{what} ended with {process.returncode}: {last}")
-            return printed[0], [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+            def on(node):
+                command = ["ip", "netns", "exec", self.names[node], ROOT / "launcher", *arguments, "--out", folder + "/run"]
+                return run([*command, "--nnodes", 2, "--node-rank", node, "--master-addr", address], what)
+
+            with concurrent.futures.ThreadPoolExecutor() as both:
+                finished = list(both.map(on, (0, 1)))
+            return finished[0], json_lines(folder + "/run/metrics.jsonl")

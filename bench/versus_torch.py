@@ -8,81 +8,33 @@ the end. fp32 is IEEE's on both sides, without TF32.
 
 import argparse
 import json
-import os
 import time
 
-import timm
 import torch
 import torch.nn.functional as F
-import torchvision
+from measure import of_steps
+from peers import add_sizes, faster_optimizer, make_model, use_all_cores, versions
 
-TIMM_NAMES = {
-    "vit_tiny": "vit_tiny_patch16_224",
-    "vit_small": "vit_small_patch16_224",
-    "vit_base": "vit_base_patch16_224",
-    "vit_large": "vit_large_patch16_224",
-    "vit_tiny_distilled": "deit_tiny_distilled_patch16_224",
-}
 POOL = 4  # batches in memory
-
-
-def make_model(args):
-    if args.model not in TIMM_NAMES:
-        return getattr(torchvision.models, args.model)(num_classes=args.classes)
-    model = timm.create_model(
-        TIMM_NAMES[args.model], img_size=args.image_size, patch_size=args.patch_size, num_classes=args.classes
-    )
-    if hasattr(model, "set_distilled_training"):
-        model.set_distilled_training()
-    return model
-
-
-def make_optimizer(model, args, **kind):
-    decayed = [p for p in model.parameters() if p.ndim > 1 or args.decay == "all"]
-    others = [p for p in model.parameters() if p.ndim <= 1 and args.decay != "all"]
-    groups = [{"params": decayed, "weight_decay": args.weight_decay}]
-    if others:
-        groups.append({"params": others, "weight_decay": 0.0})
-    if args.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=args.lr, momentum=args.momentum, **kind)
-    return torch.optim.AdamW(groups, lr=args.lr, **kind)
-
-
-def faster_optimizer(model, args, wait):
-    """Fails if gradients are missing."""
-    best = None
-    for kind in ("fused", "foreach"):
-        optimizer = make_optimizer(model, args, **{kind: True})
-        seconds = []
-        for _ in range(4):
-            begin = time.perf_counter()
-            optimizer.step()
-            wait()
-            seconds.append(time.perf_counter() - begin)
-        if best is None or min(seconds[1:]) < best[0]:
-            best = (min(seconds[1:]), kind)
-    return make_optimizer(model, args, **{best[1]: True}), best[1]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
-    for name, default in dict(batch=16, image_size=224, patch_size=16, classes=10, steps=12, warmup=3).items():
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=default)
+    add_sizes(parser, batch=16, image_size=224, patch_size=16, classes=10, steps=12, warmup=3)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "fp16", "bf16"], default="fp32")
     parser.add_argument("--optimizer", choices=["sgd", "adamw"], default="adamw")
-    for name, default in dict(lr=1e-4, momentum=0.9, weight_decay=0.05).items():
-        parser.add_argument("--" + name.replace("_", "-"), type=float, default=default)
+    add_sizes(parser, lr=1e-4, momentum=0.9, weight_decay=0.05)
     parser.add_argument("--decay", choices=["weights", "all"], default="weights")
     args = parser.parse_args()
 
     torch.manual_seed(0)
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    use_all_cores()
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False
-    model = make_model(args).to(args.device, memory_format=torch.channels_last).train()
+    model = make_model(vars(args), args.classes).to(args.device, memory_format=torch.channels_last).train()
     shape = (args.batch, 3, args.image_size, args.image_size)
     pool = [
         (
@@ -103,7 +55,7 @@ def main():
 
     forward = torch.compile(loss_of) if args.mode == "compile" else loss_of
     forward(*pool[0]).backward()  # compiles
-    optimizer, kind = faster_optimizer(model, args, wait)
+    optimizer, kind = faster_optimizer(model, vars(args), wait)
 
     seconds = []
     for step in range(args.warmup + args.steps):
@@ -121,15 +73,7 @@ def main():
     begin = time.perf_counter()
     wait()
     seconds[-1] += time.perf_counter() - begin  # the host was ahead by this time
-    measured = seconds[args.warmup :]
-    result = {
-        "images_per_second": args.batch * len(measured) / sum(measured),
-        "step_seconds": measured,
-        "optimizer": kind,
-        "torch": torch.__version__,
-        "models": f"timm {timm.__version__}" if args.model in TIMM_NAMES else f"torchvision {torchvision.__version__}",
-    }
-    print(json.dumps(result))
+    print(json.dumps({**of_steps(seconds, args.batch, args.warmup), "optimizer": kind, **versions(args.model)}))
 
 
 if __name__ == "__main__":

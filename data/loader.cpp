@@ -69,12 +69,6 @@ void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes, size_t lay
 
 }  // namespace
 
-int stored_size(DataKind kind, const Cropping& crop, int image_size, bool train) {
-  constexpr int cifar_size = 32;
-  const bool as_it_is = train && crop.train == TrainCrop::pad_if_needed;
-  return as_it_is && kind == DataKind::cifar ? cifar_size : image_size;
-}
-
 int64_t training_batches(DataKind kind, int64_t images, int64_t batch) {
   return kind == DataKind::synthetic ? synthetic_batches : images / batch;
 }

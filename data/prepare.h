@@ -8,7 +8,8 @@
 
 #include "data/dataset.h"
 #include "data/image/resize.h"
-#include "data/loader.h"
+#include "data/loader_options.h"
+#include "kernels/kernels.h"
 
 namespace bv {
 

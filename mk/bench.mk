@@ -7,17 +7,13 @@ $(BUILD)/bench: $(bench_objects) $(objects) $(gpu_bench_objects)
 $(BUILD)/collectives: $(BUILD)/obj/bench/comm/collectives.o $(objects) $(gpu_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-# Decoding and resizing: bench/loading.
+# Decoding and resizing, and loading from a folder and from records: bench/loading, bench/records.
 $(BUILD)/loading: $(BUILD)/obj/bench/data/loading.o $(objects) $(gpu_objects)
-	@echo "link      $@"
-	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
-# Loading from a folder and from records: bench/records.
-$(BUILD)/records: $(BUILD)/obj/bench/data/records.o $(objects) $(gpu_objects)
 	@echo "link      $@"
 	@$(CXX) $(CXXFLAGS) -o $@ $^ $(gpu_libraries) $(LDLIBS)
 $(BUILD)/slow_open.so: bench/data/slow_open.cpp
 	$(call compile,) -fPIC -shared -o $@ $<
-bench: all $(BUILD)/bench $(BUILD)/collectives $(BUILD)/loading $(BUILD)/records $(BUILD)/slow_open.so
+bench: all $(BUILD)/bench $(BUILD)/collectives $(BUILD)/loading $(BUILD)/slow_open.so
 	@$(BUILD)/bench --model vit_tiny $(ARGS)
 peers:
 	@bench/make_peers

@@ -100,6 +100,8 @@ $(messages:%=%.o): %.o: %.cc $(call pch,plain) | check-packages
 $(foreach room,obj asan,$(patsubst %,$(BUILD)/$(room)/%.o,app/tensorboard/event_file tests/app/tensorboard/tensorboard_test data/records/example)): \
   | $(messages:%=%.cc)
 $(BUILD)/obj/app/html_report/page_template.o: app/html_report/page.html
+$(foreach room,obj asan,$(BUILD)/$(room)/engine/options/foreign_names.o): engine/options/foreign_names.json
+$(foreach room,obj asan,$(BUILD)/$(room)/engine/options/foreign_models.o): engine/options/foreign_models.json
 # The CPU check runs first, so it must run on any CPU.
 $(BUILD)/obj/engine/setup/cpu_check.o: engine/setup/cpu_check.cpp | check-packages
 	$(call compile,) -march=x86-64 -c -o $@ $<

@@ -4,7 +4,7 @@
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzzed := $(filter-out engine/options/command_line.cpp engine/options/help.cpp engine/options/version.cpp, \
   $(call in,cpp,base base/files base/python base/unicode models models/graph engine/options engine/files engine/files/names engine/files/torch engine/weights)) $(call in,cpp,tests/fuzz data/augment data/image) \
-  $(patsubst %,data/%.cpp,loader prepare decode/stranger) kernels/table/operations.cpp
+  $(patsubst %,data/%.cpp,loader loader_options prepare decode/stranger) kernels/table/operations.cpp
 fuzz_objects := $(fuzzed:%.cpp=$(BUILD)/asan/%.o)
 pictures_fuzzed := $(call in,cpp,data/decode tests/fuzz/pictures) $(patsubst %,base/%.cpp,files/checksum files/file error text wait) tests/data/encode.cpp tests/data/encode_jpeg.cpp tests/fuzz/mutate.cpp tests/fuzz/watch.cpp
 pictures_objects := $(pictures_fuzzed:%.cpp=$(BUILD)/asan/%.o)
@@ -55,7 +55,7 @@ $(BUILD)/support.a: $(support_objects)
 	$(call archive,$(support_objects))
 archives := $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/gpu.a
 # Checks after all tests which kernels the stand-in has run.
-in_each_program := $(filter %/simt_kernels_run.o,$(support_objects)) $(BUILD)/obj/tests/main.o
+in_each_program := $(filter %/simt_kernels_run.o,$(support_objects)) $(BUILD)/obj/tests/comm/main.o
 link_tests = $(CXX) $(CXXFLAGS) $(fast_link) -o $@ $(1) $(in_each_program) -Wl,--start-group $(archives) -Wl,--end-group \
   -lgtest $(gpu_libraries) $(LDLIBS)
 fast_link := $(if $(shell command -v ld.gold),-fuse-ld=gold)

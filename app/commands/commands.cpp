@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
-#include "engine/options/foreign_names.h"
+#include "engine/options/foreign_models.h"
 #include "engine/options/help.h"
 #include "engine/options/model_config.h"
 #include "engine/options/named_recipe.h"

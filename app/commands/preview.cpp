@@ -1,4 +1,5 @@
-// preview MODEL: writes training images as the model will see them, as pictures and as a table.
+// preview MODEL: writes training images as the model will see them, as pictures, as a page that
+// shows them and as a table.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -9,13 +10,14 @@
 #include "app/commands/commands.h"
 #include "app/commands/preview_record.h"
 #include "app/commands/processes.h"
+#include "app/html_report/tables.h"
 #include "base/error.h"
 #include "base/files/file_io.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
 #include "comm/processes/affinity.h"
+#include "data/loader.h"
 #include "data/prepare.h"
-#include "engine/console/sheet.h"
 #include "engine/files/new_folder.h"
 #include "engine/files/png.h"
 #include "engine/model/memory.h"
@@ -29,8 +31,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int max_images = 100000;  // names have five digits
-constexpr int64_t max_on_sheet = 64;
 constexpr const char* kinds[] = {"before", "after", "mixed"};
+constexpr int min_width = 208;  // of a picture on the page; small ones are enlarged
+constexpr std::string_view page_head = R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<style>
+body{margin:24px;font:15px/1.45 system-ui,sans-serif}
+main{display:flex;flex-wrap:wrap;gap:24px}
+main>div{display:flex;flex-wrap:wrap;gap:8px}
+figure{margin:0;overflow-wrap:anywhere}
+img{width:100%;image-rendering:pixelated}
+)";
 
 struct PreviewOptions {
   std::string out;
@@ -39,8 +54,7 @@ struct PreviewOptions {
 };
 constexpr OptionRow own_rows[] = {
     {"out", "DIR", field<&PreviewOptions::out>,
-     "new folder for sheet.png, a contact sheet (of at most 64 images), the pictures of each "
-     "image, "
+     "new folder for preview.html, a page that shows the pictures of each image, "
      "before/ (cropped, resized, flipped), after/ (then operations, jitter, erasing) and mixed/ "
      "(then mixed with its partner's), and batch.jsonl, one object per image; in it, partner is "
      "the number of a picture and of its line, from 0, and target has the classes' probabilities "
@@ -79,7 +93,8 @@ class Preview {
   void show_rank(int rank);
   void show_rows(const Batch&, int shown);
   PreviewRecord seen(const Batch&, int row) const;
-  void add(const PreviewRecord&, const std::array<const uint8_t*, 3>& pictures);  // one per kind
+  void add(PreviewRecord, const std::array<const uint8_t*, 3>& pictures);  // one per kind
+  std::string page() const;
 
   const Setup& s_;
   Backend& backend_;
@@ -88,8 +103,7 @@ class Preview {
   int size_, cores_;       // size_: of the pictures
   Augmentation augmentation_;
   Preprocessor preprocessor_;
-  std::map<int64_t, std::string> lines_;   // by the image's number
-  std::map<int64_t, PictureGroup> sheet_;  // of the first images
+  std::map<int64_t, PreviewRecord> shown_;  // by the image's number
 };
 
 Preview::Preview(const Setup& setup, Backend& backend, const PreviewOptions& own, bool at_most,
@@ -118,20 +132,27 @@ bool Preview::run() {
   for (int rank = 0; rank < s_.replicas && rank * int64_t{*s_.options.local_batch} < count_; ++rank)
     show_rank(rank);
   if (stop_signal()) return false;
-  std::string text;
-  for (const auto& [number, line] : lines_) text += line;
-  write(folder_ / "batch.jsonl", std::as_bytes(std::span(text)));
-  std::vector<PictureGroup> groups;
-  for (auto& [number, group] : sheet_) groups.push_back(std::move(group));
-  const Image sheet =
-      draw_sheet({s_.model.name + ", epoch " + std::to_string(epoch_ + 1) + ", batches of " +
-                      std::to_string(*s_.options.batch),
-                  augmentation_text(s_.options),
-                  std::string("each image as cropped, resized and flipped; after its operations") +
-                      (mixing_of(s_.options).any() ? "; mixed with its partner" : "")},
-                 std::move(groups), size_);
-  write(folder_ / "sheet.png", encode_png(sheet.pixels.data(), sheet.height, sheet.width));
+  std::string lines;
+  for (const auto& [number, image] : shown_)
+    lines += line_of(image, static_cast<int>(s_.data.classes.size()), s_.options.label_smoothing);
+  write(folder_ / "batch.jsonl", std::as_bytes(std::span(lines)));
+  const std::string html = page();
+  write(folder_ / "preview.html", std::as_bytes(std::span(html)));
   return true;
+}
+
+std::string Preview::page() const {
+  const std::string title = escape_html(s_.model.name + ", epoch " + std::to_string(epoch_ + 1) +
+                                        ", batches of " + std::to_string(*s_.options.batch));
+  const int width = (min_width + size_ - 1) / size_ * size_;
+  std::string html = std::string(page_head) + "figure{width:" + std::to_string(width) +
+                     "px}\n</style>\n<title>" + title + "</title>\n</head>\n<body>\n<h1>" + title +
+                     "</h1>\n<p>" + escape_html(augmentation_text(s_.options)) +
+                     "</p>\n<p>each image as cropped, resized and flipped; after its operations" +
+                     (mixing_of(s_.options).any() ? "; mixed with its partner" : "") +
+                     "</p>\n<main>\n";
+  for (const auto& [number, image] : shown_) html += figures_of(image, s_.data.classes);
+  return html + "</main>\n</body>\n</html>\n";
 }
 
 // Shows a process's share of each batch.
@@ -233,20 +254,11 @@ void Preview::show_rows(const Batch& batch, int shown) {
   }
 }
 
-void Preview::add(const PreviewRecord& image, const std::array<const uint8_t*, 3>& pictures) {
+void Preview::add(PreviewRecord image, const std::array<const uint8_t*, 3>& pictures) {
   for (size_t i = 0; i < pictures.size(); ++i)
     write(folder_ / kinds[i] / (number_text(image.number) + ".png"),
           encode_png(pictures[i], size_, size_));
-  lines_[image.number] =
-      line_of(image, static_cast<int>(s_.data.classes.size()), s_.options.label_smoothing);
-  if (image.number >= max_on_sheet) return;
-  const auto add_to_sheet = [&](const uint8_t* pixels, std::vector<std::string> lines) {
-    const size_t bytes = 3 * size_t(size_) * static_cast<size_t>(size_);
-    sheet_[image.number].push_back({{pixels, pixels + bytes}, std::move(lines)});
-  };
-  add_to_sheet(pictures[0], before_caption(image, s_.data.classes));
-  add_to_sheet(pictures[1], after_caption(image));
-  if (image.mix) add_to_sheet(pictures[2], mixed_caption(image));
+  shown_.emplace(image.number, std::move(image));
 }
 
 int preview(const CommandLine& given, const std::vector<std::string>&) {
@@ -273,7 +285,8 @@ int preview(const CommandLine& given, const std::vector<std::string>&) {
   Preview preview(setup, *backend, own, !given.own.contains("count"), folder.place(), cores);
   if (!preview.run()) return 128 + stop_signal();
   folder.finish();
-  std::cout << "preview: " << preview.summary() << " in " << own.out << "; sheet.png shows them\n";
+  std::cout << "preview: " << preview.summary() << " in " << own.out
+            << "; preview.html shows them\n";
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/html_report/tables.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -29,6 +30,37 @@ Json target_of(const PreviewRecord& seen, int classes, double label_smoothing) {
 }
 
 std::string short_number(double x) { return format_number(x + 0.0, 3); }
+
+std::vector<std::string> before_caption(const PreviewRecord& s,
+                                        const std::vector<std::string>& classes) {
+  return {number_text(s.number) + (s.flip ? ", flipped" : ""),
+          classes[static_cast<size_t>(s.label)]};
+}
+
+std::vector<std::string> after_caption(const PreviewRecord& s) {
+  std::vector<std::string> lines;
+  for (const DrawnOperation& op : s.ops)
+    lines.push_back(std::string(name_of(op.operation)) +
+                    (op.magnitude == 0 ? "" : " " + short_number(op.magnitude)));
+  if (s.erase) lines.emplace_back("erased");
+  if (lines.empty()) lines.emplace_back("unchanged");
+  return lines;
+}
+
+std::vector<std::string> mixed_caption(const PreviewRecord& s) {
+  if (!s.mixed()) return {"not mixed"};
+  return {short_number(double{s.mix->lambda}) + " of " + number_text(s.number),
+          short_number(1 - double{s.mix->lambda}) + " of " + number_text(s.partner()) +
+              (s.in_a_box() ? ", box" : "")};
+}
+
+std::string figure(const PreviewRecord& s, const std::string& kind,
+                   const std::vector<std::string>& caption) {
+  std::string html = "<figure><img loading=\"lazy\" alt=\"" + kind + "\" src=\"" + kind + "/" +
+                     number_text(s.number) + ".png\"><figcaption>";
+  for (const std::string& line : caption) html += escape_html(line) + "<br>";
+  return html + "</figcaption></figure>";
+}
 
 }  // namespace
 
@@ -60,27 +92,11 @@ std::string line_of(const PreviewRecord& s, int classes, double label_smoothing)
          "\n";
 }
 
-std::vector<std::string> before_caption(const PreviewRecord& s,
-                                        const std::vector<std::string>& classes) {
-  return {number_text(s.number) + (s.flip ? ", flipped" : ""),
-          classes[static_cast<size_t>(s.label)]};
-}
-
-std::vector<std::string> after_caption(const PreviewRecord& s) {
-  std::vector<std::string> lines;
-  for (const DrawnOperation& op : s.ops)
-    lines.push_back(std::string(name_of(op.operation)) +
-                    (op.magnitude == 0 ? "" : " " + short_number(op.magnitude)));
-  if (s.erase) lines.emplace_back("erased");
-  if (lines.empty()) lines.emplace_back("unchanged");
-  return lines;
-}
-
-std::vector<std::string> mixed_caption(const PreviewRecord& s) {
-  if (!s.mixed()) return {"not mixed"};
-  return {short_number(double{s.mix->lambda}) + " of " + number_text(s.number),
-          short_number(1 - double{s.mix->lambda}) + " of " + number_text(s.partner()) +
-              (s.in_a_box() ? ", box" : "")};
+std::string figures_of(const PreviewRecord& s, const std::vector<std::string>& classes) {
+  std::string html =
+      figure(s, "before", before_caption(s, classes)) + figure(s, "after", after_caption(s));
+  if (s.mix) html += figure(s, "mixed", mixed_caption(s));
+  return "<div>" + html + "</div>\n";
 }
 
 }  // namespace bv

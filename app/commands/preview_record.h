@@ -1,4 +1,4 @@
-// A training image as preview shows it, its line of batch.jsonl and the text under its pictures.
+// A training image as preview shows it, its line of batch.jsonl and its pictures on the page.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,10 +31,7 @@ struct PreviewRecord {
 std::string number_text(int64_t number);  // 00003
 // A line of batch.jsonl, with the target's class probabilities that the loss uses.
 std::string line_of(const PreviewRecord&, int classes, double label_smoothing);
-
-std::vector<std::string> before_caption(const PreviewRecord&,
-                                        const std::vector<std::string>& classes);
-std::vector<std::string> after_caption(const PreviewRecord&);
-std::vector<std::string> mixed_caption(const PreviewRecord&);
+// Its pictures on the page, with text under them.
+std::string figures_of(const PreviewRecord&, const std::vector<std::string>& classes);
 
 }  // namespace bv

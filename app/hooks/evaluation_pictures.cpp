@@ -1,34 +1,22 @@
 #include "app/hooks/evaluation_pictures.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <numeric>
+#include <functional>
+#include <map>
 
 #include "base/text.h"
 #include "data/image/resize.h"
-#include "engine/console/canvas.h"
 #include "engine/console/class_report.h"
-#include "engine/console/sheet.h"
 
 namespace bv {
 namespace {
 
-constexpr int side = 320, thumbnail = 96, gap = 8, widest_name = 240;  // pixels
-constexpr int most_named = 40;  // number of classes up to which names and counts have room
-constexpr double dark = 0.5;    // from this share on, white text is easier to read
+constexpr int thumbnail = 96, columns = 4;
+constexpr size_t most_shown = 40;  // columns of the matrix; pairs of more classes
 
-Color shaded(const Color& full, double share) {
-  Color color;
-  for (size_t c = 0; c < color.size(); ++c)
-    color[c] = static_cast<uint8_t>(std::lround(255 - share * (255 - full[c])));
-  return color;
-}
-
-std::string ascii(std::string text) {
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = '?';
-  return text;
-}
+using Counts = std::map<std::pair<int, int>, int64_t>;  // by true and predicted class
 
 // Crops the centred square and scales it.
 std::vector<uint8_t> square(const Image& image) {
@@ -42,65 +30,82 @@ std::vector<uint8_t> square(const Image& image) {
   return pixels;
 }
 
-}  // namespace
-
-Image confusion_picture(std::span<const Prediction> predictions,
-                        std::span<const std::string> classes) {
-  constexpr Color right = {0, 90, 170}, wrong = {200, 80, 0}, white = {255, 255, 255};
-  const std::vector<int64_t> counts = confusion_matrix(predictions, classes.size());
-  const int n = static_cast<int>(classes.size());
-  const bool named = n <= most_named;
-  std::vector<std::string> names;  // "3 tulips", for the rows
-  int names_width = 0, cell = std::max(1, side / n);
-  if (named) {
-    cell = std::max(cell, line_height);
-    for (const int64_t count : counts)
-      cell = std::max(cell, width_of(std::to_string(count)) + 2 * gap);
-    for (int k = 0; k < n; ++k) {
-      names.push_back(std::to_string(k) + " " + ascii(classes[size_t(k)]));
-      while (width_of(names.back()) > widest_name) names.back().pop_back();
-      names_width = std::max(names_width, width_of(names.back()) + gap);
-    }
-  }
-  const std::vector<std::string> title = {"rows: true class", "columns: predicted"};
-  const int above = gap + (static_cast<int>(title.size()) + (named ? 1 : 0)) * line_height,
-            left = gap + names_width;
-  Canvas canvas(above + n * cell + gap, std::max(left + n * cell, side) + gap);
-  for (size_t i = 0; i < title.size(); ++i)
-    canvas.text(gap + static_cast<int>(i) * line_height, gap, title[i]);
-  for (int label = 0; label < n; ++label) {
-    const auto row = std::span(counts).subspan(size_t(label) * classes.size(), classes.size());
-    const int64_t images = std::max<int64_t>(std::reduce(row.begin(), row.end()), 1);
-    const int top = above + label * cell, text_top = top + (cell - line_height) / 2 + 4;
-    if (named) {
-      canvas.text(above - line_height, left + label * cell + gap, std::to_string(label));
-      canvas.text(text_top, gap, names[size_t(label)]);
-    }
-    for (int said = 0; said < n; ++said) {
-      const int64_t count = row[size_t(said)];
-      const double share = double(count) / double(images);
-      const int x = left + said * cell;
-      canvas.fill(top, x, cell, cell, shaded(said == label ? right : wrong, share));
-      if (named && count > 0)
-        canvas.text(text_top, x + gap, std::to_string(count), share > dark ? white : ink);
-    }
-  }
-  return canvas.take();
+// Punctuation as character references: no name ends a cell or is taken for markup.
+std::string markdown(const std::string& name) {
+  std::string text;
+  for (const char c : printable(name))
+    text += std::ispunct(static_cast<unsigned char>(c)) ? "&#" + std::to_string(c) + ";"
+                                                        : std::string(1, c);
+  return text;
 }
 
-Image mistakes_picture(const Run& run, size_t most) {
+std::string row(std::span<const std::string> cells) { return "| " + join(cells, " | ") + " |\n"; }
+
+std::string header(std::span<const std::string> cells) {
+  return row(cells) + row(std::vector<std::string>(cells.size(), "---"));
+}
+
+std::string confused_pairs(const Counts& counts, std::span<const std::string> names) {
+  std::vector<ConfusedImages> pairs;
+  for (const auto& [pair, images] : counts)
+    if (pair.first != pair.second) pairs.push_back({pair.first, pair.second, images});
+  std::ranges::stable_sort(pairs, std::greater(), &ConfusedImages::images);
+  if (pairs.size() > most_shown) pairs.resize(most_shown);
+  std::string table = header(std::vector<std::string>{"true class", "predicted", "images"});
+  for (const auto& [label, top, images] : pairs)
+    table += row(std::vector{names[size_t(label)], names[size_t(top)], std::to_string(images)});
+  return table;
+}
+
+}  // namespace
+
+Image tiled(const std::vector<uint8_t>& pictures, int size) {
+  const size_t line = 3 * static_cast<size_t>(size);
+  const int count = static_cast<int>(pictures.size() / (line * size_t(size)));
+  Image out = black_image((count + columns - 1) / columns * size, columns * size);
+  for (int i = 0; i < count; ++i)
+    for (int y = 0; y < size; ++y) {
+      const size_t to_line = static_cast<size_t>(i / columns * size + y) * columns;
+      std::copy_n(&pictures[static_cast<size_t>(i * size + y) * line], line,
+                  &out.pixels[(to_line + static_cast<size_t>(i % columns)) * line]);
+    }
+  return out;
+}
+
+std::string confusion_table(std::span<const Prediction> predictions,
+                            std::span<const std::string> classes) {
+  std::vector<std::string> names;
+  for (const std::string& name : classes) names.push_back(markdown(name));
+  Counts counts;
+  for (const Prediction& p : predictions) ++counts[{p.label, p.top}];
+  if (names.size() > most_shown) return confused_pairs(counts, names);
+  std::vector<std::string> cells = names;
+  cells.insert(cells.begin(), "true class");
+  std::string table = header(cells);
+  for (int label = 0; label < std::ssize(names); ++label) {
+    cells = {names[size_t(label)]};
+    for (int top = 0; top < std::ssize(names); ++top)
+      cells.push_back(std::to_string(counts[{label, top}]));
+    table += row(cells);
+  }
+  return table;
+}
+
+Mistakes mistakes_of(const Run& run, size_t most) {
   const DataSets& data = run.setup.data;
-  std::vector<PictureGroup> mistakes;
+  std::vector<uint8_t> pictures;
+  std::string table =
+      header(std::vector<std::string>{"picture", "predicted", "probability", "true class"});
+  int number = 0;
   for (const Prediction& p : surest_mistakes(run.trainer.predictions(), most)) try {
-      mistakes.push_back({{square(data.val->image(p.index, thumbnail)),
-                           {"predicted " + data.classes[size_t(p.top)] + ", " +
-                                std::to_string(std::lround(100 * p.probability)) + " %",
-                            "actual " + data.classes[size_t(p.label)]}}});
+      const std::vector<uint8_t> pixels = square(data.val->image(p.index, thumbnail));
+      pictures.insert(pictures.end(), pixels.begin(), pixels.end());
+      table += row(std::vector{std::to_string(++number), markdown(data.classes[size_t(p.top)]),
+                               std::to_string(std::lround(100 * p.probability)) + " %",
+                               markdown(data.classes[size_t(p.label)])});
     } catch (const std::runtime_error&) {  // the file was removed after the evaluation
     }
-  if (mistakes.empty()) return {};
-  return draw_sheet({"most confident mistakes after step " + std::to_string(run.progress.step)},
-                    std::move(mistakes), thumbnail);
+  return {number ? tiled(pictures, thumbnail) : Image{}, table};
 }
 
 }  // namespace bv

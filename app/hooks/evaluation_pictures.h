@@ -1,17 +1,24 @@
-// Pictures of an evaluation, drawn from the trainer's predictions.
+// Pictures and tables of an evaluation, from the trainer's predictions.
 #pragma once
 #include "data/dataset.h"
 #include "engine/run/run.h"
 
 namespace bv {
 
-// The confusion matrix: rows are true classes, columns predicted ones; a cell is darker the larger
-// its share of the row. Blue: right, orange: wrong. Up to 40 classes are labelled, and their cells
-// show image counts.
-Image confusion_picture(std::span<const Prediction>, std::span<const std::string> classes);
+// Square pictures [count, size, size, 3] side by side, four in a row; the rest of the last row is
+// black.
+Image tiled(const std::vector<uint8_t>& pictures, int size);
 
-// The `most` wrong predictions with the highest probability, captioned with predicted and true
-// class. 0 x 0 pixels if there are none.
-Image mistakes_picture(const Run&, size_t most);
+// The confusion matrix as a Markdown table: rows are true classes, columns predicted ones. Of more
+// than 40 classes, the pairs that are confused most.
+std::string confusion_table(std::span<const Prediction>, std::span<const std::string> classes);
+
+// The `most` wrong predictions with the highest probability: their images, and a Markdown table
+// with predicted and true class of each. 0 x 0 pixels if there are none.
+struct Mistakes {
+  Image picture;
+  std::string table;
+};
+Mistakes mistakes_of(const Run&, size_t most);
 
 }  // namespace bv

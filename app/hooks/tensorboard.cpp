@@ -17,21 +17,7 @@
 namespace bv {
 namespace {
 
-constexpr int columns = 4;
 constexpr double mebi = 1 << 20;
-
-// Arranges square pictures [count, size, size, 3] in rows of `columns`.
-std::vector<uint8_t> tiled(const std::vector<uint8_t>& pictures, int count, int size) {
-  std::vector<uint8_t> out(pictures.size());
-  const size_t line = 3 * static_cast<size_t>(size);
-  for (int i = 0; i < count; ++i)
-    for (int y = 0; y < size; ++y) {
-      const size_t to_line = static_cast<size_t>(i / columns * size + y) * columns;
-      std::copy_n(&pictures[static_cast<size_t>(i * size + y) * line], line,
-                  &out[(to_line + static_cast<size_t>(i % columns)) * line]);
-    }
-  return out;
-}
 
 }  // namespace
 
@@ -98,12 +84,10 @@ void TensorBoard::write_options(Run& run, int64_t step) {
 // Loads the first training images once more, before the first step.
 void TensorBoard::write_first_images(Run& run) {
   const int size = *run.setup.options.image_size;
-  const int count =
-      std::min(size > 128 ? 8 : 16, *run.setup.options.local_batch) / columns * columns;
-  if (count == 0) return;
-  const std::vector<uint8_t> pictures =
-      tiled(first_training_images(run.backend, run.setup, count), count, size);
-  write_image(run, 1, "Images/train", {count / columns * size, columns * size, pictures});
+  const int count = std::min(size > 128 ? 8 : 16, *run.setup.options.local_batch) / 4 * 4;
+  if (count > 0)
+    write_image(run, 1, "Images/train",
+                tiled(first_training_images(run.backend, run.setup, count), size));
 }
 
 void TensorBoard::write_image(Run& run, int64_t step, std::string_view tag, Image image) {
@@ -116,16 +100,18 @@ void TensorBoard::write_image(Run& run, int64_t step, std::string_view tag, Imag
 
 void TensorBoard::after_test_epoch(Run& run, bool averaged, const EvaluationSums&) {
   if (!reads_predictions(run, averaged)) return;
-  // Each picture takes half a megabyte, so only evaluations 1, 2, 4, 8 ... and the last log them.
+  // A picture takes half a megabyte, so only evaluations 1, 2, 4, 8 ... and the last are logged.
   const bool last = run.progress.step >= run.end;
   if (!std::has_single_bit(++evaluations_) && !last) return;
-  constexpr size_t max_mistakes = 16, max_classes = 1000;
-  const size_t classes = run.setup.data.classes.size();
   const int64_t step = run.progress.step;
-  write_image(run, step, "Images/mistakes", mistakes_picture(run, max_mistakes));
-  if (classes <= max_classes)
-    write_image(run, step, "Images/confusion",
-                confusion_picture(run.trainer.predictions(), run.setup.data.classes));
+  auto [mistakes, list] = mistakes_of(run, 16);
+  std::string confusion = confusion_table(run.trainer.predictions(), run.setup.data.classes);
+  write(run, [step, any = !mistakes.pixels.empty(), list = std::move(list),
+              confusion = std::move(confusion)](EventFile& file) {
+    if (any) file.text(step, "mistakes", list);
+    file.text(step, "confusion", confusion);
+  });
+  write_image(run, step, "Images/mistakes", std::move(mistakes));
 }
 
 void TensorBoard::after_train_iter(Run& run, StepRecord& r) {

@@ -1,6 +1,6 @@
 // Logs the run for TensorBoard: the curves of metrics.jsonl, the options as text, the first
-// training images as the model sees them, and for evaluations the surest mistakes and the confusion
-// matrix. `tensorboard --logdir RUN` shows them, even during the run.
+// training images as the model sees them, and for evaluations the surest mistakes and, as text, the
+// confusion matrix. `tensorboard --logdir RUN` shows them, even during the run.
 #pragma once
 #include <memory>
 

@@ -1,6 +1,9 @@
 // The checks of lint(), by topic. Each adds its findings.
 #pragma once
-#include "app/recipe_check/recipe_check.h"
+#include <vector>
+
+#include "app/recipe_check/finding.h"
+#include "engine/setup/setup.h"
 
 namespace bv {
 

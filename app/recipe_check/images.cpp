@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "app/recipe_check/checks.h"
+#include "app/recipe_check/recipe_check.h"
 #include "base/text.h"
 
 namespace bv {

@@ -7,22 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "app/recipe_check/finding.h"
 #include "data/dataset_stats/data_check.h"
-#include "data/dataset_stats/pixel_statistics.h"
 #include "engine/setup/setup.h"
 
 namespace bv {
 
-struct Finding {
-  std::string what, why, advice;  // advice: "use --batch 16"
-};
-std::string line_of(const Finding&);
-
-// A sample of the training images, before augmentation.
-struct Sample {
-  PixelStatistics pixels;
-  double side = 0;  // mean of the shorter sides
-};
 // At most 256 images, evenly spread; pixels.images is 0 if no check needs them or decoding fails.
 Sample sample_images(const Setup&, int threads);
 

@@ -1,7 +1,9 @@
 // Images per second on one thread: for decoding, for resizing, and for both as in evaluation (the
 // middle crop) and in training (random crops, by the loader).
 //   build/loading FOLDER SIZE SECONDS
-// Run by bench/loading, alternating with Pillow and PyTorch.
+// Run by bench/loading, alternating with Pillow and PyTorch. Also one epoch of the loader, for
+// bench/records:
+//   build/loading epoch PATH SIZE WORKERS
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,12 +23,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 // Calls work(i) for i = 0, 1, ... and returns the number of calls per second.
 template <class Work>
 double rate(double seconds, Work work) {
   const auto begin = Clock::now();
   for (int64_t i = 0;; ++i) {
-    const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+    const double elapsed = since(begin);
     if (elapsed >= seconds) return static_cast<double>(i) / elapsed;
     work(i);
   }
@@ -41,7 +47,7 @@ Box centred_square(const Image& image) {
           .width = double(side)};
 }
 
-int run(const std::string& folder, int size, double seconds) {
+void by_kind(const std::string& folder, int size, double seconds) {
   const DataSets data = open_dataset({.path = folder, .val_fraction = 0.1});
   const Dataset& images = *data.train;
   const auto decode = [&](int64_t i, int at_least) {
@@ -73,7 +79,23 @@ int run(const std::string& folder, int size, double seconds) {
   const Json rates = {
       {"decode", decoding}, {"resize", resizing}, {"middle", evaluating}, {"crop", training}};
   std::puts(to_line(rates).c_str());
-  return 0;
+}
+
+void epoch(const std::string& path, int size, int workers) {
+  const auto begin = Clock::now();
+  const DataSets data = open_dataset({.path = path, .val_fraction = 0});
+  const double opened = since(begin);
+  constexpr int batch = 16;
+  Loader loader(*data.train,
+                {.kind = data.kind, .image_size = size, .local_batch = batch, .workers = workers},
+                true);
+  const auto start = Clock::now();
+  loader.start(0, 0);
+  const int64_t batches = loader.batches_per_epoch();
+  for (int64_t k = 0; k < batches; ++k) loader.next();
+  const int64_t images = batches * batch;
+  const double rate = double(images) / since(start);
+  std::puts(to_line({{"open", opened}, {"images", images}, {"load", rate}}).c_str());
 }
 
 }  // namespace
@@ -82,11 +104,15 @@ int run(const std::string& folder, int size, double seconds) {
 int main(int argc, char** argv) try {
   bv::hold_stop_signals();
   bv::end_on_stop_signals();
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: %s FOLDER SIZE SECONDS\n", argv[0]);
+  if (argc == 4) {
+    bv::by_kind(argv[1], std::atoi(argv[2]), std::atof(argv[3]));
+  } else if (argc == 5 && std::string(argv[1]) == "epoch") {
+    bv::epoch(argv[2], std::atoi(argv[3]), std::atoi(argv[4]));
+  } else {
+    std::fprintf(stderr, "usage: %s FOLDER SIZE SECONDS | epoch PATH SIZE WORKERS\n", argv[0]);
     return 2;
   }
-  return bv::run(argv[1], std::atoi(argv[2]), std::atof(argv[3]));
+  return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "loading: %s\n", e.what());
   return 2;

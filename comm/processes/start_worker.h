@@ -5,7 +5,7 @@
 #include <csignal>
 #include <string>
 
-#include "comm/processes/launch.h"
+#include "comm/processes/launch_options.h"
 #include "comm/processes/restart.h"
 
 namespace bv {

@@ -11,7 +11,7 @@
 #include "base/stop_signals.h"
 #include "comm/local/shared_region.h"
 #include "comm/processes/held_signals.h"
-#include "comm/processes/launch.h"
+#include "comm/processes/launch_options.h"
 #include "comm/processes/restart.h"
 
 namespace bv {

@@ -140,4 +140,24 @@ std::string idx_path(const std::string& folder, const std::string& file) {
   return fs::path(folder) / ((extension ? path.stem().string() : file) + ".idx");
 }
 
+std::string way_to_rebuild(const std::string& index_path, const std::string& folder,
+                           std::span<const std::string> files) {
+  std::error_code error;
+  bool beside = false, apart = false;  // the .idx files
+  for (const std::string& file : files) {
+    if (fs::exists(idx_path(folder, file), error))
+      (fs::path(file).has_parent_path() ? apart : beside) = true;
+  }
+  const bool folders = apart || fs::is_directory(index_path, error);
+  std::string indexes = shell_word(index_path);
+  for (const RecordSet& set : find_record_sets(folder))  // `data index` writes those of all sets
+    if (const std::string path = folder + "/" + set.name + ".index";
+        path != index_path && fs::exists(path, error))
+      indexes += " " + shell_word(path);
+  return "`rm " + std::string(folders ? "-r " : "") + indexes +
+         (beside ? " " + shell_word(folder) + "/*.idx" : "") +
+         (apart ? " " + shell_word(folder + "/idx_files") : "") + " && " + own_command() +
+         " data index " + shell_word(folder) + "`";
+}
+
 }  // namespace bv

@@ -1,11 +1,12 @@
 // A record in the place that an index names. It says itself whether it is the one that was indexed:
 // a file in another one's place may have records of the same sizes, with other labels.
+#include "data/records/indexed_record.h"
+
 #include <algorithm>
 
 #include "base/text.h"
 #include "data/dataset.h"
-#include "data/records/lost_records.h"
-#include "data/records/record_parts.h"
+#include "data/records/scan_records.h"
 
 namespace bv {
 namespace {
@@ -38,6 +39,9 @@ Contradiction compare(const PictureExample& picture, const RecordIndex& index,
 }
 
 }  // namespace
+
+Records::Records(std::string named, const std::string& in, RecordIndex&& of)
+    : path(std::move(named)), folder(in), index(std::move(of)), files(folder, index, path) {}
 
 PictureExample Records::picture(const IndexRow& row) const {
   std::string record;

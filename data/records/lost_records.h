@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/records/record_parts.h"
+#include "data/records/indexed_record.h"
 #include "data/records/scan_records.h"
 
 namespace bv {
@@ -20,9 +20,5 @@ std::string missing_records(std::span<const RecordIndex* const>,
 enum class Sets { all, listed };
 std::vector<std::string> lost_records(std::span<const std::shared_ptr<const Records>> parts,
                                       std::span<const RecordSet> found, Sets);
-
-// The command, in backquotes, that writes an index of these files anew from their records.
-std::string way_to_rebuild(const std::string& index_path, const std::string& folder,
-                           std::span<const std::string> files);
 
 }  // namespace bv

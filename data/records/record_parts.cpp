@@ -103,9 +103,6 @@ RecordParts scan_parts(const std::string& folder, const std::vector<RecordSet>& 
 
 }  // namespace
 
-Records::Records(std::string named, const std::string& in, RecordIndex&& of)
-    : path(std::move(named)), folder(in), index(std::move(of)), files(folder, index, path) {}
-
 bool is_records(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path.ends_with(".index") && is_index(path);

@@ -41,4 +41,8 @@ std::vector<ScannedSet> scan_records(const std::string& folder, const std::vecto
                                      const ScanOptions&,
                                      const std::function<void(int64_t files)>& progress);
 
+// The command, in backquotes, that writes an index of these files anew from their records.
+std::string way_to_rebuild(const std::string& index_path, const std::string& folder,
+                           std::span<const std::string> files);
+
 }  // namespace bv

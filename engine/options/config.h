@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "data/dataset.h"
-#include "engine/options/command_line.h"
+#include "engine/options/command.h"
 #include "engine/options/model_config.h"
 #include "engine/options/named_recipe.h"
 #include "engine/options/option_values.h"

@@ -1,4 +1,4 @@
-// Names of options and models in timm, torchvision's reference scripts and other programs.
+// Names of options in timm, torchvision's reference scripts and other programs.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,10 +8,6 @@ namespace bv {
 // Advice for a user who typed `flag`, an option of one of these programs ("--batch-size"): ": use
 // --batch". Empty if the option is unknown.
 std::string advice_for_foreign(std::string_view flag);
-
-// The same for a model name like timm's "vit_large_patch32_384.orig_in21k": ": use vit_large
-// --patch-size 32 --image-size 384; ...", or the nearest models. Empty if the name is unknown.
-std::string advice_for_foreign_model(const std::string& name);
 
 // The same for a value of --auto-augment, like timm's "rand-m9-mstd0.5": " (use ra, ...)".
 std::string advice_for_foreign_policy(std::string_view policy);

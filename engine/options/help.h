@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/options/command_line.h"
+#include "engine/options/command.h"
 
 namespace bv {
 

@@ -9,7 +9,7 @@
 #include "base/files/file_io.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "engine/options/foreign_names.h"
+#include "engine/options/foreign_models.h"
 #include "models/family.h"
 
 namespace bv {

@@ -8,11 +8,11 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "data/decode/decode_image.h"
 #include "data/loader.h"
-#include "nlohmann/json.hpp"
 #include "tests/files.h"
 #include "tests/kernels/device.h"
 

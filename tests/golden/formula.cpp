@@ -5,12 +5,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
 
 #include "kernels/philox.h"
-#include "nlohmann/json.hpp"
 
 namespace bv::test::golden {
 namespace {

@@ -1,12 +1,12 @@
 #include "tests/golden/model_run.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "engine/options/model_config.h"
 #include "models/family.h"
-#include "nlohmann/json.hpp"
 #include "tests/files.h"
-#include "tests/models/square_input.h"
+#include "tests/square_input.h"
 
 namespace bv::test::golden {
 

@@ -1,5 +1,5 @@
 // Compiled twice, like kernels/cuda/*.cpp.
-#include "tests/gpu/gpu_conversions.h"
+#include "tests/numerics/gpu_conversions.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

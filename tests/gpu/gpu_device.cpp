@@ -1,5 +1,5 @@
 // Compiled twice, like kernels/cuda/*.cpp.
-#include "tests/gpu/gpu_device.h"
+#include "tests/kernels/gpu_device.h"
 
 #include <string_view>
 

@@ -8,9 +8,9 @@
 #include "base/machine.h"
 #include "kernels/cpu/make_cpu_kernels.h"
 #include "simt/device/control.h"
-#include "tests/gpu/gpu_device.h"
+#include "tests/kernels/gpu_device.h"
 #ifdef BAREVISION_SIMT
-#include "tests/simt/hopper/behind_a_kernel.h"
+#include "tests/kernels/behind_a_kernel.h"
 #endif
 
 namespace bv::test {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "kernels/cpu/backend.h"
-#include "nlohmann/json.hpp"
 #include "tests/files.h"
 #include "tests/golden/formula.h"
 

@@ -1,6 +1,7 @@
 #include "tests/models/golden_mixing.h"
 
-#include "nlohmann/json.hpp"
+#include <nlohmann/json.hpp>
+
 #include "tests/files.h"
 
 namespace bv::test::golden {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
@@ -16,7 +17,6 @@
 #include "engine/options/model_config.h"
 #include "engine/setup/device.h"
 #include "kernels/cpu/backend.h"
-#include "nlohmann/json.hpp"
 #include "tests/devices.h"
 #include "tests/golden/model_run.h"
 #include "tests/temporary_folder.h"

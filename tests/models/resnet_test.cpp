@@ -16,7 +16,7 @@
 #include "tests/comm/processes.h"
 #include "tests/comm/workers.h"
 #include "tests/models/small_resnet.h"
-#include "tests/models/square_input.h"
+#include "tests/square_input.h"
 
 namespace bv::test {
 namespace {

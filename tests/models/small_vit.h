@@ -7,7 +7,7 @@
 #include "kernels/cpu/backend.h"
 #include "kernels/philox.h"
 #include "models/vit.h"
-#include "tests/models/square_input.h"
+#include "tests/square_input.h"
 
 namespace bv::test {
 

@@ -5,7 +5,7 @@
 #include <bit>
 #include <vector>
 
-#include "tests/gpu/gpu_conversions.h"
+#include "tests/numerics/gpu_conversions.h"
 
 namespace bv::test {
 namespace {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <regex>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -56,10 +57,13 @@ class Preview : public ProgramTest {
     for (const std::string& line : text) objects.push_back(parse_json_object(line, "batch.jsonl"));
     return objects;
   }
-  Image picture(const std::string& out, const std::string& kind, int64_t n) const {
+  static std::string file_of(const std::string& kind, int64_t n) {
     char name[16];
     std::snprintf(name, sizeof name, "/%05d.png", int(n));
-    return decode_image(read_file(in(out + "/" + kind + name), 1 << 20), 0);
+    return kind + name;
+  }
+  Image picture(const std::string& out, const std::string& kind, int64_t n) const {
+    return decode_image(read_file(in(out + "/" + file_of(kind, n)), 1 << 20), 0);
   }
   // Applies the augmentation described by a line to the picture in before/.
   Image augmented(Image image, const Json& line, const Augmentation& a) const {
@@ -107,6 +111,21 @@ class Preview : public ProgramTest {
               uint8_t(std::lround(own * image.pixels[at] + (1 - own) * partner.pixels[at]));
         }
     return image;
+  }
+  // The page shows each image's pictures once, in their order, from files that exist.
+  void expect_page_shows(const std::string& out, size_t count,
+                         const std::vector<std::string>& kinds) const {
+    const std::string page = contents(in(out + "/preview.html"));
+    std::vector<std::string> shown, expected;
+    static const std::regex source("src=\"([^\"]*)\"");
+    for (std::sregex_iterator at(page.begin(), page.end(), source), end; at != end; ++at)
+      shown.push_back((*at)[1]);
+    for (size_t i = 0; i < count; ++i)
+      for (const std::string& kind : kinds) {
+        expected.push_back(file_of(kind, int64_t(i)));
+        EXPECT_TRUE(fs::exists(in(out + "/" + expected.back())));
+      }
+    EXPECT_EQ(shown, expected);
   }
   void expect_refused(const std::string& words, const std::string& line) const {
     const auto before = files_in(folder_.path());
@@ -164,8 +183,7 @@ TEST_F(Preview, ShowsTheImagesOfTheEpochInTheirOrder) {
     EXPECT_EQ(picture("out", "mixed", int64_t(i)).pixels,
               picture("out", "after", int64_t(i)).pixels);
   }
-  const Image sheet = decode_image(read_file(in("out/sheet.png"), 1 << 24), 0);
-  EXPECT_GT(sheet.width, 900);
+  expect_page_shows("out", all.size(), {"before", "after"});
   EXPECT_EQ(names_in(folder_.path()), (std::set<std::string>{"cifar", "out"}));
 }
 
@@ -196,6 +214,7 @@ TEST_F(Preview, MixesAnImageWithItsPartner) {
     ++boxes;
     EXPECT_NEAR(lambda, 1 - box[2] * box[3] / 1024, 1e-6);
   }
+  expect_page_shows("out", all.size(), {"before", "after", "mixed"});
   EXPECT_GT(boxes, 4);
   EXPECT_LT(boxes, 28);
 }
@@ -222,6 +241,16 @@ TEST_F(Preview, OfAConfigFile) {
   auto shown = files_in(in("shown")), asked = files_in(in("asked"));
   for (auto* files : {&shown, &asked}) files->erase("batch.jsonl");  // paths in it are absolute
   EXPECT_TRUE(shown == asked);
+}
+
+// Names come from folders of anyone's making.
+TEST_F(Preview, TextOnThePageIsText) {
+  make_class_folders(in("photos"), 2, 4);
+  fs::rename(in("photos/class1"), in("photos/<b>&"));
+  go("preview vit_tiny --image-size 16 --patch-size 16 --batch 4 --data photos --out out");
+  const std::string page = contents(in("out/preview.html"));
+  EXPECT_TRUE(has(page, "&lt;b&gt;&amp;<br>"));
+  EXPECT_FALSE(has(page, "<b>"));
 }
 
 TEST_F(Preview, MistakesLeaveNothing) {

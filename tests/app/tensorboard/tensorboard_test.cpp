@@ -154,25 +154,39 @@ TEST(EvaluationPictures, ConfusionHasARowForEachClassOfImages) {
   const std::vector<Prediction> said = {{.index = 0, .label = 0, .top = 0},
                                         {.index = 1, .label = 1, .top = 0},
                                         {.index = 2, .label = 1, .top = 0}};
-  const std::vector<std::string> two = {"cat", "dog"};
-  const Image picture = confusion_picture(said, two);
-  const std::vector<int> right = {0, 90, 170}, wrong = {200, 80, 0}, none = {255, 255, 255};
-  const auto pixel = [&](int y, int x) {
-    const size_t at = 3 * (size_t(y) * size_t(picture.width) + size_t(x));
-    return std::vector<int>(&picture.pixels[at], &picture.pixels[at] + 3);
-  };
-  // The cells are at the lower right; the corners of a cell have its colour.
-  constexpr int cell = 160;
-  const int bottom = picture.height - 8 - 1, side = picture.width - 8 - 1;
-  EXPECT_EQ(pixel(bottom - cell, side - cell), right);
-  EXPECT_EQ(pixel(bottom, side - cell), wrong);
-  EXPECT_EQ(pixel(bottom - cell, side), none);
-  int white = 0;  // the number in the first cell
-  for (int y = bottom - cell; y > bottom - 2 * cell; --y)
-    for (int x = side - cell; x > side - 2 * cell; --x) white += pixel(y, x) == none;
-  EXPECT_GT(white, 10);
-  const std::vector<std::string> many(100, "x");  // too many for names and numbers
-  EXPECT_LT(confusion_picture(said, many).width, 340);
+  EXPECT_EQ(confusion_table(said, std::vector<std::string>{"cat", "a|b"}),
+            "| true class | cat | a&#124;b |\n"
+            "| --- | --- | --- |\n"
+            "| cat | 1 | 0 |\n"
+            "| a&#124;b | 2 | 0 |\n");
+}
+
+TEST(EvaluationPictures, OfManyClassesThePairsConfusedMost) {
+  std::vector<std::string> many;
+  std::vector<Prediction> said = {{.index = 0, .label = 9, .top = 7},
+                                  {.index = 1, .label = 9, .top = 7}};
+  for (int k = 0; k < 100; ++k) {
+    many.push_back("c" + std::to_string(k));
+    said.push_back({.index = 2 + k, .label = k, .top = 0});
+  }
+  const std::string table = confusion_table(said, many);
+  EXPECT_TRUE(
+      table.starts_with("| true class | predicted | images |\n| --- | --- | --- |\n"
+                        "| c9 | c7 | 2 |\n| c1 | c0 | 1 |\n"))
+      << table;
+  EXPECT_EQ(std::ranges::count(table, '\n'), 2 + 40);
+}
+
+TEST(EvaluationPictures, APictureHasWholeRows) {
+  std::vector<uint8_t> five(size_t{5} * 2 * 2 * 3);
+  for (size_t i = 0; i < five.size(); ++i) five[i] = static_cast<uint8_t>(1 + i / 12);
+  const Image all = tiled(five, 2);
+  EXPECT_EQ(all.height, 4);
+  EXPECT_EQ(all.width, 8);
+  std::vector<int> corners;  // of each place, the lower right
+  for (int i = 0; i < 8; ++i)
+    corners.push_back(all.pixels[size_t(3 * (8 * (2 * (i / 4) + 1) + 2 * (i % 4) + 1))]);
+  EXPECT_EQ(corners, (std::vector{1, 2, 3, 4, 5, 0, 0, 0}));
 }
 
 TEST(EvaluationPictures, TheSurestMistakesComeFirst) {
@@ -190,11 +204,12 @@ TEST_F(TensorBoardRuns, HasWhatMetricsHave) {
   expect_curves();
   const auto files = paths_in(in("run"));
   ASSERT_EQ(files.size(), 1u);
-  std::string options;
+  std::map<std::string, std::vector<std::string>> texts;
   std::map<std::string, std::vector<Image>> images;
   for (const Event& event : events_of(files[0]))
     for (const auto& value : event.summary().value()) {
-      if (value.tag() == "options") options = value.tensor().string_val(0);
+      if (value.metadata().plugin_data().plugin_name() == "text")
+        texts[value.tag()].push_back(value.tensor().string_val(0));
       if (value.has_image()) {
         const std::string& png = value.image().encoded_image_string();
         images[value.tag()].push_back(
@@ -203,14 +218,18 @@ TEST_F(TensorBoardRuns, HasWhatMetricsHave) {
         EXPECT_EQ(images[value.tag()].back().height, value.image().height());
       }
     }
-  EXPECT_TRUE(has(options, "| --batch | 8 |\n")) << options;
+  ASSERT_EQ(texts["options"].size(), 1u);
+  EXPECT_TRUE(has(texts["options"][0], "| --batch | 8 |\n")) << texts["options"][0];
   ASSERT_EQ(images["Images/train"].size(), 1u);
   EXPECT_EQ(images["Images/train"][0].width, 4 * 32);
   EXPECT_EQ(images["Images/train"][0].height, 2 * 32);
   // One per evaluation.
   EXPECT_EQ(images["Images/mistakes"].size(), 2u);
-  ASSERT_EQ(images["Images/confusion"].size(), 2u);
-  EXPECT_GT(images["Images/confusion"][0].width, 320);
+  ASSERT_EQ(texts["mistakes"].size(), 2u);
+  EXPECT_TRUE(
+      texts["mistakes"][0].starts_with("| picture | predicted | probability | true class |"));
+  ASSERT_EQ(texts["confusion"].size(), 2u);
+  EXPECT_EQ(std::ranges::count(texts["confusion"][0], '\n'), 12);  // of ten classes
 }
 
 // With nothing left to do there is nothing to log.

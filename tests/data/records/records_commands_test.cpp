@@ -199,7 +199,7 @@ TEST_F(RecordCommands, TrainingFromRecordsIsTrainingFromTheFolder) {
   EXPECT_EQ(std::ranges::count(predicted.output, '\n'), 24);
   go("preview --config b/config.json --count 4 --out seen");
   go("preview --config a/config.json --count 4 --out seen_of_folder");
-  EXPECT_EQ(contents(in("seen/sheet.png")), contents(in("seen_of_folder/sheet.png")));
+  EXPECT_EQ(contents(in("seen/preview.html")), contents(in("seen_of_folder/preview.html")));
   // Records with other names are different data.
   const std::string index = contents(in("out/x.index"));
   write_text(in("out/x.index"), replaced(index, "class0/0.ppm", "class0/9.ppm"));

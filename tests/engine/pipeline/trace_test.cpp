@@ -2,9 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/trace/chrome_trace.h"
 #include "kernels/cpu/backend.h"
-#include "nlohmann/json.hpp"
 #include "tests/program/program.h"
 
 namespace bv::test {

@@ -6,7 +6,7 @@
 #include "engine/training/gradient_sync.h"
 #include "tests/models/small_resnet.h"
 #include "tests/models/small_vit.h"
-#include "tests/models/square_input.h"
+#include "tests/square_input.h"
 
 namespace bv::test {
 namespace {

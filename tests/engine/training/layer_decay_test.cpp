@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "engine/options/augmentation.h"
 #include "engine/setup/setup.h"
 #include "models/family.h"
-#include "nlohmann/json.hpp"
 #include "tests/files.h"
 #include "tests/models/small_vit.h"
 

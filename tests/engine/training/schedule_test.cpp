@@ -3,8 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "engine/options/config.h"
-#include "nlohmann/json.hpp"
 #include "tests/files.h"
 #include "tests/messages.h"
 

@@ -14,7 +14,7 @@
 #include "tests/models/small_vit.h"
 #ifdef BAREVISION_SIMT
 #include "simt/device/control.h"
-#include "tests/models/square_input.h"
+#include "tests/square_input.h"
 #endif
 
 namespace bv::test {

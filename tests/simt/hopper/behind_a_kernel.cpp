@@ -1,4 +1,4 @@
-#include "tests/simt/hopper/behind_a_kernel.h"
+#include "tests/kernels/behind_a_kernel.h"
 
 #include <cuda_runtime.h>
 

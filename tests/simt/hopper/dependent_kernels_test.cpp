@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <map>
 
-#include "tests/gpu/gpu_device.h"
+#include "tests/kernels/behind_a_kernel.h"
+#include "tests/kernels/gpu_device.h"
 #include "tests/kernels/kernel_test.h"
-#include "tests/simt/hopper/behind_a_kernel.h"
 
 namespace bv::test {
 namespace {
