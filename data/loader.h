@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/loader_options.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace bv {
 

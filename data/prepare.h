@@ -9,7 +9,7 @@
 #include "data/dataset.h"
 #include "data/image/resize.h"
 #include "data/loader_options.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace bv {
 

@@ -106,7 +106,7 @@ test-programs: $(run_programs) $(helpers)
 # These rooms' tests start no launcher.
 alone := comm kernels models numerics simt
 needs_launcher := $(if $(some),$(filter-out $(alone),$(run_names))$(filter docs install_test start_test,$(reached_checks)),all)
-# Of this make until now: wall, and CPU of its commands.
+# Seconds of this make until now: wall, and CPU of its commands.
 build_seconds = --build-seconds $$(ps -o etimes= -p $$PPID) $$(awk '{ print ($$16 + $$17) / 100 }' /proc/$$PPID/stat)
 test: $(if $(needs_launcher),all) test-programs
 	@$(if $(BASE),$(if $(all_of_it),echo "everything runs: $(all_of_it)",tests/reach $(BASE)))

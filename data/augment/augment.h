@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "data/image/resize.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace bv {
 

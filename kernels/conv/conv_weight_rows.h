@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/column_sums.h"
 #include "kernels/cpu/row_products.h"
-#include "kernels/kernels.h"
+#include "kernels/layers.h"
 
 namespace bv::BAREVISION_ISA {
 

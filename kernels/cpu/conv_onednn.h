@@ -7,7 +7,7 @@
 #include <map>
 #include <memory>
 
-#include "kernels/kernels.h"
+#include "kernels/layers.h"
 
 namespace bv {
 

@@ -2,7 +2,7 @@
 // decisions at once, and dropout by these decisions.
 #pragma once
 #include "kernels/cpu/simd.h"
-#include "kernels/kernels.h"
+#include "kernels/layers.h"
 #include "kernels/philox.h"
 
 namespace bv::BAREVISION_ISA {

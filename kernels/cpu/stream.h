@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace bv {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "kernels/cuda/check.h"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace bv::BAREVISION_GPU {
 

@@ -1,7 +1,7 @@
 // Conversion of elements of any dtype to and from float, and 16-byte memory accesses.
 #pragma once
 #include "kernels/cuda/round.cuh"
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace bv::BAREVISION_GPU {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/kernels.h"
+#include "kernels/layers.h"
 
 namespace bv::BAREVISION_GPU {
 

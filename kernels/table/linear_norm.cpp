@@ -1,5 +1,5 @@
 // A linear layer and a layer norm as two operations, for devices that don't fuse them.
-#include "kernels/kernels.h"
+#include "kernels/layers.h"
 
 namespace bv {
 

@@ -1,5 +1,5 @@
-// Worker processes of tests that call launch_workers(): the test program starts itself again with the
-// worker's words, and its main() (tests/comm/main.cpp) runs the worker in place of the tests.
+// Worker processes of tests that call launch_workers(): the test program starts itself again with
+// the worker's words, and its main() (tests/comm/main.cpp) runs the worker in place of the tests.
 #pragma once
 #include <map>
 #include <string>

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "kernels/types.h"
 
 namespace bv::test {
 

@@ -70,7 +70,7 @@ class AddOperation : public testing::Test {
   // The names of the operation and of the pairs it belongs to: LinearBackwardInput, LinearBackward.
   static std::vector<std::string> names_of(const std::string& op) {
     std::vector<std::string> names{op};
-    const std::string table = contents("kernels/kernels.h");
+    const std::string table = contents("kernels/layers.h");
     const std::regex pair("using (\\w+) = BothGradients<(\\w+), (\\w+)>;");
     for (std::sregex_iterator i(table.begin(), table.end(), pair), end; i != end; ++i)
       if ((*i)[2] == op || (*i)[3] == op) names.push_back((*i)[1]);
@@ -112,7 +112,7 @@ TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
   for (const std::string& path : everywhere)
     EXPECT_TRUE(named_.contains(path) || fixed_.contains(path))
         << "all operations are in " << path << ", which docs/kernels.md doesn't name";
-  for (const char* path : {"kernels/kernels.h", "kernels/table/operations.cpp"})
+  for (const char* path : {"kernels/kernels.h", "kernels/layers.h", "kernels/table/operations.cpp"})
     EXPECT_TRUE(everywhere.contains(path) && fixed_.contains(path)) << path;
 }
 
