@@ -17,8 +17,8 @@ struct Command {
   std::string_view name;   // one word or two: "preview", "data split"
   std::string_view usage;  // the words after the name
   std::string_view summary;
-  std::span<const OptionRow> own;           // the command's own options
-  std::span<const std::string_view> takes;  // training options: titles of groups or names
+  std::span<const OptionRow> own = {};           // the command's own options
+  std::span<const std::string_view> takes = {};  // training options: titles of groups or names
   int (*run)(const CommandLine&, const std::vector<std::string>& argv);
   // The process may become a launcher or a worker, which handle stop signals themselves.
   bool in_processes = false;
@@ -41,6 +41,9 @@ struct CommandLine {
   std::string config;          // --config FILE
 };
 
+// The options of every command; --config only for those that train.
+std::span<const OptionRow> common_rows(const Command&);
+
 // The values of the command's own options as a struct S, to whose members the command's rows refer.
 template <class S>
 S own_options(const CommandLine& line) {
@@ -54,5 +57,9 @@ S own_options(const CommandLine& line) {
 // Parses the arguments after the command's name; `all` is for --help. Throws UserError.
 CommandLine parse_arguments(const Command&, std::span<const std::string> arguments,
                             std::span<const Command> all);
+
+// The row whose value would be the word after these arguments: that of the option that they end
+// with, else the next positional one. Null if no row takes that word.
+const OptionRow* row_of_next(const Command&, std::span<const std::string> arguments);
 
 }  // namespace bv
