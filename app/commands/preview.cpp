@@ -45,19 +45,10 @@ constexpr OptionRow own_rows[] = {
      "(then mixed with its partner's), and batch.jsonl, one object per image; in it, partner is "
      "the number of a picture and of its line, from 0, and target has the classes' probabilities "
      "as the loss takes them, smoothed"},
-    {"count",
-     "N",
-     field<&PreviewOptions::count>,
-     "number of training images, from the first of the epoch on",
-     {.min = 1, .max = max_images}},
-    {"epoch",
-     "E",
-     field<&PreviewOptions::epoch>,
-     "epoch of the run to show, counted from 1 as in metrics.jsonl",
-     {.min = 1, .max = max_epochs}}};
-
-constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
-                                      "Optimizer", "Run folder", "Machine"};
+    {"count", "N", field<&PreviewOptions::count>,
+     "number of training images, from the first of the epoch on", between(1, max_images)},
+    {"epoch", "E", field<&PreviewOptions::epoch>,
+     "epoch of the run to show, counted from 1 as in metrics.jsonl", between(1, max_epochs)}};
 
 void write(const fs::path& path, std::span<const std::byte> bytes) {
   OutputFile file(path);
@@ -120,7 +111,7 @@ bool Preview::run() {
   if (stop_signal()) return false;
   std::string text;
   for (const auto& [number, line] : lines_) text += line;
-  write(folder_ / "batch.jsonl", std::as_bytes(std::span(text)));
+  write_text_file(folder_ / "batch.jsonl", text);
   std::vector<PictureGroup> groups;
   for (auto& [number, group] : sheet_) groups.push_back(std::move(group));
   const Image sheet =
@@ -286,7 +277,7 @@ constinit const Command preview_command = {
         "show what the model will see: training images before and after augmentation, as "
         "image files; with the options of a training run, exactly the images of its epoch",
     .own = own_rows,
-    .takes = takes,
+    .takes = of_training,
     .run = preview};
 
 }  // namespace bv
