@@ -97,6 +97,8 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
 }
 
 int run_command(const std::vector<std::string>& argv) try {
+  if (argv.size() > 1 && argv[1] == "--complete")
+    return print_completions(std::span(argv).subspan(2));
   const CommandLine line = parse_command_line(std::span(argv).subspan(1));
   if (!line.print) {
     if (!line.command->in_processes) end_on_stop_signals();

@@ -25,17 +25,11 @@ struct CheckOptions {
 constexpr OptionRow rows[] = {
     positional("path", "PATH", field<&CheckOptions::path>,
                "data as for --data, or a folder of images"),
-    {"min_side",
-     "N",
-     field<&CheckOptions::min_side>,
-     "pixels; an image with a shorter side is tiny",
-     {.min = 1, .max = 32768}},
+    {"min_side", "N", field<&CheckOptions::min_side>,
+     "pixels; an image with a shorter side is tiny", between(1, 32768)},
     {"json", "", field<&CheckOptions::json>, "one JSON object instead of text"},
-    {"workers",
-     "N",
-     field<&CheckOptions::workers>,
-     "decoding threads; 0: one for each core",
-     {.min = 0, .max = 1024}}};
+    {"workers", "N", field<&CheckOptions::workers>, "decoding threads; 0: one for each core",
+     between(0, 1024)}};
 
 constexpr size_t most_empty_classes = 20;
 
@@ -160,7 +154,6 @@ constinit const Command data_check_command = {
         "(in train and val, or in different classes) and empty classes; count the images of each "
         "class; exit code 1 if anything is found",
     .own = rows,
-    .takes = {},
     .run = check};
 
 }  // namespace bv

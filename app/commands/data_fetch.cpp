@@ -168,7 +168,6 @@ constinit const Command data_fetch_command = {
         "download a public data set with curl, check it and unpack it; an interrupted download is "
         "resumed",
     .own = rows,
-    .takes = {},
     .run = fetch};
 
 }  // namespace bv

@@ -39,21 +39,8 @@ constexpr OptionRow rows[] = {
      "names for labels that have none in the records: one per line, from --label-base on"},
     {"on_bad_image", "", field<&IndexOptions::on_bad_image>,
      "on a damaged record: stop, or leave it out"},
-    {"workers",
-     "N",
-     field<&IndexOptions::workers>,
-     "reading threads; 0: one for each core",
-     {.min = 0, .max = 1024}}};
-
-void write_whole(const std::string& path, const std::string& text) {
-  std::error_code error;
-  const fs::path folder = fs::path(path).parent_path();
-  fs::create_directories(folder, error);
-  if (error) throw WriteError("make", folder, error.value());
-  OutputFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.finish();
-}
+    {"workers", "N", field<&IndexOptions::workers>, "reading threads; 0: one for each core",
+     between(0, 1024)}};
 
 int index_records(const CommandLine& line, const std::vector<std::string>&) {
   const auto o = own_options<IndexOptions>(line);
@@ -97,9 +84,13 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
   for (const ScannedSet& set : scanned) {
     const std::vector<std::string> idx = idx_texts(set.index);
     for (size_t i = 0; i < idx.size(); ++i)
-      if (!idx[i].empty()) write_whole(idx_path(folder, set.index.files[i]), idx[i]);
+      if (!idx[i].empty()) {
+        const std::string path = idx_path(folder, set.index.files[i]);
+        make_folders(fs::path(path).parent_path());
+        write_text_file(path, idx[i]);
+      }
     const std::string path = folder + "/" + set.name + ".index";
-    write_whole(path, index_text(set.index));
+    write_text_file(path, index_text(set.index));
     if (set.skipped.count() > 0)
       print_error_line("left out " + set.skipped.text("damaged ") +
                        ", the first: " + printable(set.skipped.first, std::string::npos));
@@ -120,7 +111,6 @@ constinit const Command data_index_command = {
         "index TFRecords of other programs: NAME.index, with which --data opens them at once, and "
         ".idx for DALI",
     .own = rows,
-    .takes = {},
     .run = index_records};
 
 }  // namespace bv

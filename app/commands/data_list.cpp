@@ -31,16 +31,9 @@ constexpr OptionRow rows[] = {
                "class among the names at the top, counted from 0"),
     {"labels", "MAP.json", field<&DataListOptions::labels>,
      "the classes' labels, {\"cat\": 0, \"dog\": 1}; default: by sorted name"},
-    {"classes",
-     "N",
-     field<&DataListOptions::classes>,
-     "only the first N classes",
-     {.min = 2, .max = 1e6}},
-    {"per_class",
-     "K",
-     field<&DataListOptions::per_class>,
-     "only the first K pictures of each class",
-     {.min = 1, .max = 1e9}},
+    {"classes", "N", field<&DataListOptions::classes>, "only the first N classes", between(2, 1e6)},
+    {"per_class", "K", field<&DataListOptions::per_class>,
+     "only the first K pictures of each class", between(1, 1e9)},
     {"coco", "FILE.json", field<&DataListOptions::coco>,
      "COCO's file of instances: a line for each object, which becomes a picture of its class, cut "
      "out "
@@ -48,13 +41,6 @@ constexpr OptionRow rows[] = {
     {"images", "DIR", field<&DataListOptions::images>, "with --coco: the folder of its photos"},
     {"on_bad_image", "", field<&DataListOptions::on_bad_image>,
      "with --coco: what to do with an object whose box isn't inside its photo"}};
-
-void write_list(const std::string& path, const ImageList& list) {
-  OutputFile out(path);
-  const std::string text = list_text(list);
-  out.write(std::as_bytes(std::span(text)));
-  out.finish();
-}
 
 void refuse_existing(const std::string& path) {
   std::error_code error;
@@ -79,7 +65,7 @@ int list_coco_file(const DataListOptions& o) {
   refuse_existing(o.files[0]);
   const CocoList found = list_coco(o.coco, require_folder(o.images), min_object_side,
                                    o.on_bad_image == OnBadImage::skip);
-  write_list(o.files[0], found.list);
+  write_text_file(o.files[0], list_text(found.list));
   std::string left_out;
   if (found.crowds > 0) left_out += ", " + counted(found.crowds, "crowd");
   if (found.small > 0) left_out += ", " + std::to_string(found.small) + " below 32 pixels";
@@ -102,7 +88,7 @@ int list_data(const CommandLine& line, const std::vector<std::string>&) {
   const ImageList list =
       list_folder(require_folder(o.files[0]),
                   {.labels = o.labels, .classes = o.classes, .per_class = o.per_class});
-  write_list(o.files[1], list);
+  write_text_file(o.files[1], list_text(list));
   for (const std::string& note : list.notes) print_error_line(printable(note, note.npos));
   std::printf("%s: %s, %zu classes\n%s", o.files[1].c_str(),
               counted(static_cast<int64_t>(list.images.size()), "image").c_str(),
@@ -117,7 +103,6 @@ constinit const Command data_list_command = {
     .usage = "DIR LIST, or --coco FILE.json --images DIR LIST",
     .summary = "list the images of class folders, or the objects in COCO's images, for data pack",
     .own = rows,
-    .takes = {},
     .run = list_data};
 
 }  // namespace bv

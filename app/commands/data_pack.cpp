@@ -30,34 +30,20 @@ constexpr OptionRow rows[] = {
      "names the files N-00000-of-00003.tfrecord, N-00000-of-00003.idx (offsets, for DALI) and "
      "N.index; "
      "train and val, or train and validation, are a split"},
-    {"shards",
-     "K",
-     field<&DataPackOptions::shards>,
-     "number of .tfrecord files",
-     {.min = 1, .max = 99999}},
-    {"shard_mb",
-     "X",
-     field<&DataPackOptions::shard_mb>,
-     "instead of --shards: size of a shard in MiB, by the listed files' sizes",
-     {.min = 1, .max = 1e6}},
-    {"resize",
-     "S",
-     field<&DataPackOptions::resize>,
+    {"shards", "K", field<&DataPackOptions::shards>, "number of .tfrecord files",
+     between(1, 99999)},
+    {"shard_mb", "X", field<&DataPackOptions::shard_mb>,
+     "instead of --shards: size of a shard in MiB, by the listed files' sizes", between(1, 1e6)},
+    {"resize", "S", field<&DataPackOptions::resize>,
      "scale pictures whose shorter side is longer than S pixels to that, and store them as JPEG; "
      "default: every file is stored as it is",
-     {.min = 1, .max = 32768}},
-    {"quality",
-     "Q",
-     field<&DataPackOptions::quality>,
-     "quality of these JPEGs, 1 to 100",
-     {.min = 1, .max = 100}},
+     between(1, 32768)},
+    {"quality", "Q", field<&DataPackOptions::quality>, "quality of these JPEGs, 1 to 100",
+     between(1, 100)},
     {"on_bad_image", "", field<&DataPackOptions::on_bad_image>,
      "on a file that is not an image: stop, or leave it out"},
-    {"workers",
-     "N",
-     field<&DataPackOptions::workers>,
-     "threads; 0: one for each core; the files are the same for any number",
-     {.min = 0, .max = 1024}}};
+    {"workers", "N", field<&DataPackOptions::workers>,
+     "threads; 0: one for each core; the files are the same for any number", between(0, 1024)}};
 
 std::string require_name(const std::string& name) {
   if (name.empty()) throw UserError("data pack needs --name N, as in N-00000-of-00001.tfrecord");
@@ -115,7 +101,6 @@ constinit const Command data_pack_command = {
         "store listed images as TFRecords of tf.train.Example, a few large files that --data, "
         "TensorFlow and DALI read; they appear whole or not at all",
     .own = rows,
-    .takes = {},
     .run = pack};
 
 }  // namespace bv

@@ -78,7 +78,6 @@ constinit const Command data_split_command = {
     .usage = "SRC DST [--val-fraction X] [--seed N] [--link]",
     .summary = "copy a folder of class folders as train/ and val/, or link to it",
     .own = rows,
-    .takes = {},
     .run = split_data};
 
 }  // namespace bv

@@ -22,11 +22,8 @@ struct StatsOptions {
 constexpr OptionRow rows[] = {
     positional("path", "PATH", field<&StatsOptions::path>, "training data, as for --data"),
     {"json", "", field<&StatsOptions::json>, "one JSON object instead of text"},
-    {"workers",
-     "N",
-     field<&StatsOptions::workers>,
-     "decoding threads; 0: one for each core",
-     {.min = 0, .max = 1024}},
+    {"workers", "N", field<&StatsOptions::workers>, "decoding threads; 0: one for each core",
+     between(0, 1024)},
     {"on_bad_image", "", field<&StatsOptions::on_bad_image>,
      "when an image can't be decoded: end with an error, or leave it out with a line"}};
 
@@ -58,7 +55,7 @@ int print_statistics(const CommandLine& line, const std::vector<std::string>&) {
     s = pixel_statistics(*sets.train, decoding_threads(o.workers), show, skip ? &skipped : nullptr);
   }
   if (skip) skipped.insert(skipped.begin(), sets.notes.begin(), sets.notes.end());
-  for (const std::string& line : skipped) print_error_line(printable(line, line.npos));
+  for (const std::string& note : skipped) print_error_line(printable(note, note.npos));
   const std::string text =
       o.json ? to_line({{"images", s.images},
                         {"pixels", s.pixels},
@@ -84,7 +81,6 @@ constinit const Command data_stats_command = {
         "paste: averaged over images, and over all pixels; images are neither cropped nor "
         "resized, values are in 0-1",
     .own = rows,
-    .takes = {},
     .run = print_statistics};
 
 }  // namespace bv

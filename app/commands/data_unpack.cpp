@@ -59,7 +59,6 @@ constinit const Command data_unpack_command = {
         "write the images in records as files, as they were packed; those of CIFAR as PNG, so "
         "that other programs and data list can read them",
     .own = rows,
-    .takes = {},
     .run = unpack};
 
 }  // namespace bv

@@ -41,16 +41,12 @@ struct EvalOptions : FinishedOptions {
 
 constexpr OptionRow rows[] = {
     finished_row<EvalOptions>,
-    {.name = "split",
-     .field = field<&EvalOptions::split>,
-     .help = "which images of the data; training images are also prepared as for evaluation"},
-    {.name = "confusion",
-     .metavar = "FILE",
-     .field = field<&EvalOptions::confusion>,
-     .help = "write how many images of each class (rows) are predicted as which (columns), as CSV"},
-    {.name = "json",
-     .field = field<&EvalOptions::json>,
-     .help = "print one JSON object, and all else on standard error"},
+    {"split", "", field<&EvalOptions::split>,
+     "which images of the data; training images are also prepared as for evaluation"},
+    {"confusion", "FILE", field<&EvalOptions::confusion>,
+     "write how many images of each class (rows) are predicted as which (columns), as CSV"},
+    {"json", "", field<&EvalOptions::json>,
+     "print one JSON object, and all else on standard error"},
     finished_model_row<EvalOptions>,
     finished_classes_row<EvalOptions>};
 constexpr std::string_view takes[] = {
@@ -245,15 +241,6 @@ void refuse_confusion(const std::string& file) {
     throw UserError("--confusion " + file + ": there is no folder " + folder.string());
 }
 
-void write_confusion(const std::string& file, const Result& r,
-                     const std::vector<std::string>& classes) {
-  if (file.empty()) return;
-  OutputFile out(file);
-  const std::string text = confusion_csv(r.predictions, classes);
-  out.write(std::as_bytes(std::span(text)));
-  out.finish();
-}
-
 Result evaluate(Inference& inference, Loader& loader, Backend& backend, Communicator* communicator,
                 int64_t images) {
   Result result;
@@ -264,11 +251,7 @@ Result evaluate(Inference& inference, Loader& loader, Backend& backend, Communic
     if (first)
       progress.show(counted_of(static_cast<int64_t>(result.predictions.size()), images, "images"));
   });
-  loader.start(0, 0);
-  for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {
-    inference.wait_for_upload();
-    inference.run(loader.next());
-  }
+  run_all(inference, loader);
   result.sums = inference.end();
   result.predictions = gather(std::move(result.predictions), backend, communicator);
   return result;
@@ -310,7 +293,8 @@ int work(const CommandLine& line, const EvalOptions& own, Process& p) {
   if (world.rank != 0) return 0;
   print(own.json ? to_line(to_json(result, m.classes)) + "\n"
                  : to_text(result, m.classes, own.split));
-  write_confusion(own.confusion, result, m.classes);
+  if (!own.confusion.empty())
+    write_text_file(own.confusion, confusion_csv(result.predictions, m.classes));
   return 0;
 }
 

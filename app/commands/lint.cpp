@@ -18,9 +18,6 @@ namespace bv {
 
 namespace {
 
-constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
-                                      "Optimizer", "Run folder", "Machine"};
-
 int lint_run(const CommandLine& line, const std::vector<std::string>&) {
   if (line.values.contains("resume") && !names_model(line))
     throw UserError("--resume: lint checks a new run; --config " + line.values.at("resume").at(0) +
@@ -65,8 +62,7 @@ constinit const Command lint_command = {
         "check the options of a training run as train does before the first step, without "
         "training, and its images as data check does, of many only some; --strict: exit code 2 "
         "if it finds anything",
-    .own = {},
-    .takes = takes,
+    .takes = of_training,
     .run = lint_run};
 
 }  // namespace bv

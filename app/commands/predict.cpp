@@ -34,19 +34,11 @@ struct PredictOptions : FinishedOptions {
 };
 constexpr OptionRow rows[] = {
     finished_row<PredictOptions>,
-    {.name = "files",
-     .metavar = "FILES|FOLDERS",
-     .field = field<&PredictOptions::files>,
-     .help = "pictures, folders with all pictures below them, sorted, and records",
-     .positional = true},
-    {.name = "topk",
-     .metavar = "N",
-     .field = field<&PredictOptions::topk>,
-     .help = "how many classes to show, the likeliest first",
-     .range = {.min = 1, .max = 1e6}},
-    {.name = "json",
-     .field = field<&PredictOptions::json>,
-     .help = "print one JSON object per line, with the logits"},
+    positional("files", "FILES|FOLDERS", field<&PredictOptions::files>,
+               "pictures, folders with all pictures below them, sorted, and records"),
+    {"topk", "N", field<&PredictOptions::topk>, "how many classes to show, the likeliest first",
+     between(1, 1e6)},
+    {"json", "", field<&PredictOptions::json>, "print one JSON object per line, with the logits"},
     finished_model_row<PredictOptions>,
     finished_classes_row<PredictOptions>};
 constexpr std::string_view takes[] = {
@@ -196,11 +188,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
       print(text);
       progress.show(counted_of(outputs.first + outputs.count, images.size(), "images"));
     });
-    loader.start(0, 0);
-    for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {
-      inference.wait_for_upload();
-      inference.run(loader.next());
-    }
+    run_all(inference, loader);
     inference.end();
   }
   if (done == 0) return 2;

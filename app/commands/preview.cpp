@@ -59,19 +59,10 @@ constexpr OptionRow own_rows[] = {
      "(then mixed with its partner's), and batch.jsonl, one object per image; in it, partner is "
      "the number of a picture and of its line, from 0, and target has the classes' probabilities "
      "as the loss takes them, smoothed"},
-    {"count",
-     "N",
-     field<&PreviewOptions::count>,
-     "number of training images, from the first of the epoch on",
-     {.min = 1, .max = max_images}},
-    {"epoch",
-     "E",
-     field<&PreviewOptions::epoch>,
-     "epoch of the run to show, counted from 1 as in metrics.jsonl",
-     {.min = 1, .max = max_epochs}}};
-
-constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
-                                      "Optimizer", "Run folder", "Machine"};
+    {"count", "N", field<&PreviewOptions::count>,
+     "number of training images, from the first of the epoch on", between(1, max_images)},
+    {"epoch", "E", field<&PreviewOptions::epoch>,
+     "epoch of the run to show, counted from 1 as in metrics.jsonl", between(1, max_epochs)}};
 
 void write(const fs::path& path, std::span<const std::byte> bytes) {
   OutputFile file(path);
@@ -135,9 +126,8 @@ bool Preview::run() {
   std::string lines;
   for (const auto& [number, image] : shown_)
     lines += line_of(image, static_cast<int>(s_.data.classes.size()), s_.options.label_smoothing);
-  write(folder_ / "batch.jsonl", std::as_bytes(std::span(lines)));
-  const std::string html = page();
-  write(folder_ / "preview.html", std::as_bytes(std::span(html)));
+  write_text_file(folder_ / "batch.jsonl", lines);
+  write_text_file(folder_ / "preview.html", page());
   return true;
 }
 
@@ -299,7 +289,7 @@ constinit const Command preview_command = {
         "show what the model will see: training images before and after augmentation, as "
         "image files; with the options of a training run, exactly the images of its epoch",
     .own = own_rows,
-    .takes = takes,
+    .takes = of_training,
     .run = preview};
 
 }  // namespace bv

@@ -14,11 +14,8 @@ namespace {
 struct RecipesOptions {
   std::string recipe;
 };
-constexpr OptionRow rows[] = {{.name = "recipe",
-                               .metavar = "[NAME]",
-                               .field = field<&RecipesOptions::recipe>,
-                               .help = "the recipe to explain; without it, all are listed",
-                               .positional = true}};
+constexpr OptionRow rows[] = {positional("recipe", "[NAME]", field<&RecipesOptions::recipe>,
+                                         "the recipe to explain; without it, all are listed")};
 
 std::string list_of_recipes() {
   size_t longest = 0;
@@ -80,7 +77,6 @@ constinit const Command recipes_command = {
     .usage = "[NAME]",
     .summary = "list the recipes of --recipe, or show the options of one and the source of each",
     .own = rows,
-    .takes = {},
     .run = print_recipes};
 
 }  // namespace bv

@@ -16,17 +16,11 @@ struct ReportOptions {
   std::string out;
 };
 constexpr OptionRow rows[] = {
-    {.name = "files",
-     .metavar = "RUN...",
-     .field = field<&ReportOptions::folders>,
-     .help = "a run's folder; several are compared",
-     .positional = true},
-    {.name = "out",
-     .metavar = "FILE",
-     .field = field<&ReportOptions::out>,
-     .help =
-         "where to write the page, replacing an older one; default: RUN/report.html, for several "
-         "runs report.html in this folder"}};
+    positional("files", "RUN...", field<&ReportOptions::folders>,
+               "a run's folder; several are compared"),
+    {"out", "FILE", field<&ReportOptions::out>,
+     "where to write the page, replacing an older one; default: RUN/report.html, for several "
+     "runs report.html in this folder"}};
 
 // Refuses to replace anything but an older page.
 void refuse_others(const std::string& file) {
@@ -59,7 +53,6 @@ constinit const Command report_command = {
         "write a run's curves, classes, worst mistakes and memory plan as a page for a browser; "
         "with several runs, one that compares them",
     .own = rows,
-    .takes = {},
     .run = report};
 
 }  // namespace bv

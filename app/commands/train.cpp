@@ -26,9 +26,6 @@ namespace bv {
 
 namespace {
 
-constexpr std::string_view takes[] = {"model",     "Data",       "Model",  "Steps",
-                                      "Optimizer", "Run folder", "Machine"};
-
 // Reports to the launcher which step begins.
 class StepStatus : public Hook {
  public:
@@ -168,8 +165,7 @@ constinit const Command train_command = {
     .name = "train",
     .usage = "[-n N] MODEL [options]",
     .summary = "train a model, or resume a run; the word train may be left out",
-    .own = {},
-    .takes = takes,
+    .takes = of_training,
     .run = train_in_processes,
     .in_processes = true};
 

@@ -255,4 +255,12 @@ LoaderOptions trained_loader(const TrainedModel& m, Backend& backend, DataKind k
   return options;
 }
 
+void run_all(Inference& inference, Loader& loader) {
+  loader.start(0, 0);
+  for (int64_t k = 0; k < loader.batches_per_epoch(); ++k) {
+    inference.wait_for_upload();
+    inference.run(loader.next());
+  }
+}
+
 }  // namespace bv

@@ -21,29 +21,21 @@ struct FinishedOptions {
 };
 // The option rows of both commands; S is the command's own struct, derived from FinishedOptions.
 template <class S>
-constexpr OptionRow finished_row = {
-    .name = "finished",
-    .metavar = "RUN|WEIGHTS",
-    .field = field<&S::finished, S>,
-    .help =
-        "a run's folder for its last checkpoint, RUN/best for its best one, or a .safetensors "
-        "or .pth file, ours, timm's or torchvision's (FILE:KEY: that part of it), or timm/NAME or "
-        "torchvision/NAME (weights list). For a run with --ema, the average of the weights",
-    .positional = true};
+constexpr OptionRow finished_row =
+    positional("finished", "RUN|WEIGHTS", field<&S::finished, S>,
+               "a run's folder for its last checkpoint, RUN/best for its best one, or a "
+               ".safetensors or .pth file, ours, timm's or torchvision's (FILE:KEY: that part of "
+               "it), or timm/NAME or torchvision/NAME (weights list). For a run with --ema, the "
+               "average of the weights");
 template <class S>
 constexpr OptionRow finished_model_row = {
-    .name = "model",
-    .metavar = "MODEL",
-    .field = field<&S::model, S>,
-    .help = "the model of the weights; default: as stated in their file"};
+    "model", "MODEL", field<&S::model, S>,
+    "the model of the weights; default: as stated in their file"};
 template <class S>
 constexpr OptionRow finished_classes_row = {
-    .name = "classes",
-    .metavar = "FILE",
-    .field = field<&S::classes, S>,
-    .help =
-        "names of the weights' classes in their order, one per line, or just their number; "
-        "default: the names in the weights' file"};
+    "classes", "FILE", field<&S::classes, S>,
+    "names of the weights' classes in their order, one per line, or just their number; default: "
+    "the names in the weights' file"};
 
 // The files that the argument RUN|WEIGHTS stands for.
 struct FinishedPlace {
@@ -81,5 +73,7 @@ Graph trained_graph(TrainedModel&, const DeviceChoice&, Backend&, int batch);
 void load_trained_weights(TrainedModel&, const Graph&, Backend&, Inference&, int processes);
 // Prepares images as for an evaluation.
 LoaderOptions trained_loader(const TrainedModel&, Backend&, DataKind, int batch, int cores);
+// Computes the outputs of all batches, between begin() and end().
+void run_all(Inference&, Loader&);
 
 }  // namespace bv

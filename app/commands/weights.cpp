@@ -125,7 +125,6 @@ constinit const Command weights_list_command = {
         "list the public weights that fit the models here: names for --weights, sizes, "
         "licences",
     .own = list_rows,
-    .takes = {},
     .run = list};
 
 constinit const Command weights_fetch_command = {
@@ -135,7 +134,6 @@ constinit const Command weights_fetch_command = {
         "download public weights with curl into a cache folder, where --weights NAME finds "
         "them; an interrupted download is resumed",
     .own = fetch_rows,
-    .takes = {},
     .run = fetch};
 
 }  // namespace bv

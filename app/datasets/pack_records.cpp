@@ -167,12 +167,6 @@ std::string shard_stem(const std::string& name, int64_t shard, int64_t shards) {
   return name + numbers;
 }
 
-void write_whole(const std::string& path, const std::string& text) {
-  OutputFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.finish();
-}
-
 // A hidden folder in OUT, removed at the end. OUT itself is removed if it was created and stays
 // empty.
 class Workplace {
@@ -259,9 +253,9 @@ class Packer {
     if (!in_order<Record>(pictures, options_.workers, build, write)) return {};
     const std::vector<std::string> idx = idx_texts(index_);
     for (int64_t s = 0; s < packed_.shards; ++s)
-      write_whole(place / (shard_stem(options_.name, s, packed_.shards) + ".idx"),
-                  idx[static_cast<size_t>(s)]);
-    write_whole(place / (options_.name + ".index"), index_text(index_));
+      write_text_file(place / (shard_stem(options_.name, s, packed_.shards) + ".idx"),
+                      idx[static_cast<size_t>(s)]);
+    write_text_file(place / (options_.name + ".index"), index_text(index_));
     packed_.images = static_cast<int64_t>(index_.rows.size());
     const RecordIndex* const all[] = {&index_};
     packed_.empty_classes = empty_classes(index_.classes, all);

@@ -77,9 +77,7 @@ bool write_split(const SplitPlan& plan, const fs::path& folder, bool link,
   for (size_t i = 0; i < plan.files.size(); ++i) {
     const auto& [from, to] = plan.files[i];
     const fs::path target = folder / to;
-    std::error_code error;
-    fs::create_directories(target.parent_path(), error);
-    if (error) throw WriteError("make", target.parent_path(), error.value());
+    make_folders(target.parent_path());
     link ? make_link(from, target) : copy_file(from, target);
     if (!go_on(i + 1)) return false;
   }

@@ -107,9 +107,7 @@ class Unpacker {
 
   void write(const fs::path& relative, std::span<const std::byte> bytes) {
     const fs::path path = folder_ / relative;
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (error) throw WriteError("make", path.parent_path(), error.value());
+    make_folders(path.parent_path());
     const Descriptor out(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!out && errno == EEXIST)
       throw BadImage("two pictures are called " + printable(relative.string()));

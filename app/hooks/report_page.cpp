@@ -114,10 +114,7 @@ void ReportPage::Page::write() {
     report.facts = std::exchange(newest, {});
   }
   report.metrics.read();
-  OutputFile file(facts_path(report.folder));
-  const std::string text = to_line(report.facts) + "\n";
-  file.write(std::as_bytes(std::span(text)));
-  file.finish();
+  write_text_file(facts_path(report.folder), to_line(report.facts) + "\n");
   write_page(page_path(report.folder), report_page({&report, 1}));
 }
 

@@ -50,10 +50,7 @@ void TraceFile::after_train(Run& run) {
   std::vector<RankTrace> ranks;
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank)
     ranks.push_back({name_of(run.setup, rank), spans_of(all[static_cast<size_t>(rank)])});
-  const std::string text = chrome_trace(ranks);
-  OutputFile file(run.setup.options.trace);
-  file.write(std::as_bytes(std::span(text)));
-  file.finish();
+  write_text_file(run.setup.options.trace, chrome_trace(ranks));
 }
 
 }  // namespace bv

@@ -10,6 +10,7 @@
 #include "app/html_report/page_template.h"
 #include "app/html_report/tables.h"
 #include "base/files/file_io.h"
+#include "base/text.h"
 #include "engine/console/class_report.h"
 
 namespace bv {
@@ -85,15 +86,7 @@ void replace_between(std::string& text, std::string_view begin, std::string_view
 }
 
 // JSON for a <script> element, escaped, since a "</script>" in a name would end the element.
-std::string script_data(const Json& data) {
-  std::string text = to_line(data), safe;
-  for (const char c : text)
-    if (c == '<')
-      safe += "\\u003c";
-    else
-      safe += c;
-  return safe;
-}
+std::string script_data(const Json& data) { return join(split(to_line(data), '<'), "\\u003c"); }
 
 }  // namespace
 
@@ -121,9 +114,7 @@ bool is_page(const std::string& path) {
 // Writes to a name with the process id, then renames: a run and `report` may write concurrently.
 void write_page(const std::string& path, const std::string& html) {
   const std::string own = path + "." + std::to_string(getpid());
-  OutputFile file(own);
-  file.write(std::as_bytes(std::span(html)));
-  file.finish();
+  write_text_file(own, html);
   if (rename(own.c_str(), path.c_str()) == 0) return;
   const int code = errno;
   unlink(own.c_str());

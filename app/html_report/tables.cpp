@@ -1,6 +1,7 @@
 #include "app/html_report/tables.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -34,21 +35,10 @@ std::string table_of(const std::string& title, const Json& rows) {
 }  // namespace
 
 std::string escape_html(std::string_view text) {
-  std::string result;
-  for (const char c : printable(text, text.npos)) {
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '"')
-      result += "&quot;";
-    else if (c == '\'')
-      result += "&#39;";
-    else
-      result += c;
-  }
+  constexpr std::pair<char, std::string_view> entities[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  std::string result = printable(text, text.npos);
+  for (const auto& [c, entity] : entities) result = join(split(result, c), entity);
   return result;
 }
 

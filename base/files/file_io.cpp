@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 #include <vector>
 
@@ -85,6 +86,18 @@ FileDigest OutputFile::finish() {
   if (rename(partial_.c_str(), path_.c_str()) != 0) throw WriteError("write", path_, errno);
   partial_.clear();
   return digest_;
+}
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw WriteError("make", path, error.value());
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
 }
 
 LogFile::LogFile(const std::string& path, int flags) try

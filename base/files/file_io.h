@@ -59,6 +59,9 @@ class OutputFile {
   FileDigest digest_;
 };
 
+// Writes a whole file through OutputFile.
+void write_text_file(const std::string& path, std::string_view text);
+
 // A log: each text is appended whole or not at all. Throws RunError.
 class LogFile {
  public:
@@ -73,6 +76,9 @@ class LogFile {
   std::string path_;
   int fd_;
 };
+
+// Makes a folder and those above it. Throws WriteError.
+void make_folders(const std::string& path);
 
 // Makes renames in a folder durable. Throws WriteError.
 void sync_folder(const std::string& path);

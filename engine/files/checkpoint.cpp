@@ -43,10 +43,7 @@ void remove_step(const std::string& run, const std::string& name) {
 
 void write_state(const std::string& folder, const Checkpoint& c,
                  const std::map<std::string, FileDigest>& files) {
-  const std::string text = write_checkpoint_state(c, files);
-  OutputFile out(folder + "/" + state_name);
-  out.write(std::as_bytes(std::span(text)));
-  out.finish();
+  write_text_file(folder + "/" + state_name, write_checkpoint_state(c, files));
   sync_folder(folder);
 }
 
@@ -118,9 +115,7 @@ void save_checkpoint(const std::string& run, const Checkpoint& c, const Checkpoi
                      bool best, int keep) {
   std::string placed;
   try {
-    std::error_code error;
-    fs::create_directories(run, error);
-    if (error) throw WriteError("make", run, error.value());
+    make_folders(run);
     remove_leftovers(run);
     const std::string written = run + "/" + unfinished + "-step";
     write_step(written, c, tensors);

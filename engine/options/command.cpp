@@ -3,6 +3,20 @@
 #include <algorithm>
 
 namespace bv {
+namespace {
+
+constexpr OptionRow common[] = {
+    {"config", "FILE", field<&CommonOptions::config>,
+     "options from a file in the format of a run's config.json"},
+    {"version", "", field<&CommonOptions::version>,
+     "print the version, and what it was built with"},
+    {.name = "help",
+     .field = field<&CommonOptions::help>,
+     .help = "print this help, with the options that most runs need",
+     .letter = 'h'},
+    {"help_all", "", field<&CommonOptions::help_all>, "print the help of all options"}};
+
+}  // namespace
 
 std::vector<const OptionRow*> Command::rows() const {
   std::vector<const OptionRow*> rows;
@@ -21,5 +35,10 @@ bool Command::owns(const OptionRow& row) const {
 }
 
 bool Command::trains() const { return std::ranges::count(takes, "model") > 0; }
+
+std::span<const OptionRow> every_commands_rows() { return common; }
+std::span<const OptionRow> common_rows(const Command& command) {
+  return every_commands_rows().subspan(command.trains() ? 0 : 1);
+}
 
 }  // namespace bv

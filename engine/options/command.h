@@ -17,8 +17,8 @@ struct Command {
   std::string_view name;   // one word or two: "preview", "data split"
   std::string_view usage;  // the words after the name
   std::string_view summary;
-  std::span<const OptionRow> own;           // the command's own options
-  std::span<const std::string_view> takes;  // training options: titles of groups or names
+  std::span<const OptionRow> own = {};           // the command's own options
+  std::span<const std::string_view> takes = {};  // training options: titles of groups or names
   int (*run)(const CommandLine&, const std::vector<std::string>& argv);
   // The process may become a launcher or a worker, which handle stop signals themselves.
   bool in_processes = false;
@@ -28,6 +28,16 @@ struct Command {
   bool owns(const OptionRow&) const;
   bool trains() const;  // takes a MODEL with its recipe, and --config
 };
+
+// The options of every command.
+struct CommonOptions {
+  bool help = false, help_all = false, version = false, help_markdown = false;
+  std::string config;
+};
+// --config, --version, --help, --help-all, in this order.
+std::span<const OptionRow> every_commands_rows();
+// The same without --config for a command that doesn't train.
+std::span<const OptionRow> common_rows(const Command&);
 
 struct CommandLine {
   struct Print {

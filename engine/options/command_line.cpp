@@ -26,20 +26,10 @@ std::string see_help(const Command& command) {
   return "; " + start_of(command) + " --help lists all";
 }
 
-// The options of every command; --config only for those that train.
-struct Common {
-  bool help = false, help_all = false, version = false, help_markdown = false;
-  std::string config;
-};
-constexpr OptionRow common_rows[] = {
-    {.name = "help", .field = field<&Common::help>, .letter = 'h'},
-    {.name = "help_all", .field = field<&Common::help_all>},
-    {.name = "version", .field = field<&Common::version>},
-    {.name = "help_markdown", .field = field<&Common::help_markdown>},
-    {.name = "config", .field = field<&Common::config>}};
-constexpr const OptionRow &help_row = common_rows[0], &help_all_row = common_rows[1],
-                          &version_row = common_rows[2], &markdown_row = common_rows[3],
-                          &config_row = common_rows[4];
+const std::span<const OptionRow> common = every_commands_rows();
+const OptionRow &config_row = common[0], &version_row = common[1], &help_row = common[2],
+                &help_all_row = common[3];
+constexpr OptionRow markdown_row = {"help_markdown", "", field<&CommonOptions::help_markdown>, ""};
 
 // --name or -n, but not a negative number.
 bool is_option(const std::string& word) {
@@ -54,8 +44,10 @@ bool is_option(const std::string& word) {
 // values.
 class Given {
  public:
-  Given(std::vector<const OptionRow*> rows, std::span<const std::string> arguments)
-      : rows_(std::move(rows)), left_(arguments.begin(), arguments.end()) {
+  Given(const Command& command, std::span<const std::string> arguments)
+      : rows_(command.rows()), left_(arguments.begin(), arguments.end()) {
+    for (const OptionRow& row : common_rows(command)) rows_.push_back(&row);
+    rows_.push_back(&markdown_row);
     bool words_only = false;
     while (!left_.empty()) {
       const std::string word = take();
@@ -72,6 +64,7 @@ class Given {
     const auto given = given_.find(&row);
     return given == given_.end() ? nullptr : &given->second;
   }
+  const OptionRow* row_of_next() const { return open_ ? open_ : next_positional(); }
   std::vector<std::string> rest;  // arguments that no row takes, in order
 
  private:
@@ -80,11 +73,14 @@ class Given {
     left_.pop_front();
     return word;
   }
-  void place(const std::string& word) {
+  const OptionRow* next_positional() const {
     for (const OptionRow* row : rows_)
-      if (row->positional && (row->is_list() || !given_.contains(row)))
-        return given_[row].push_back(word);
-    rest.push_back(word);
+      if (row->positional && (row->is_list() || !given_.contains(row))) return row;
+    return nullptr;
+  }
+  void place(const std::string& word) {
+    const OptionRow* row = next_positional();
+    (row ? given_[row] : rest).push_back(word);
   }
   // Reads --name, --name=value, -n, -nvalue, or several flags in one word.
   void read_option(const std::string& word) {
@@ -102,6 +98,7 @@ class Given {
       return given_[*found].push_back(value.empty() ? "true" : value);
     }
     if (value.empty()) {
+      if (left_.empty()) open_ = *found;
       if (!left_.empty() && left_[0] != "--" && !is_option(left_[0])) value = take();
       if (!left_.empty() && left_[0] == "--") left_.pop_front();
     }
@@ -111,11 +108,12 @@ class Given {
   std::vector<const OptionRow*> rows_;
   std::deque<std::string> left_;
   std::map<const OptionRow*, Items> given_;
+  const OptionRow* open_ = nullptr;  // the last option, if its value is to come
 };
 
 std::vector<std::string> known_flags(const Command& command) {
-  std::vector<std::string> flags = {"--help", "--help-all", "--version"};
-  if (command.trains()) flags.emplace_back("--config");
+  std::vector<std::string> flags;
+  for (const OptionRow& row : common_rows(command)) flags.push_back(row.flag());
   for (const OptionRow* row : command.rows())
     if (!row->positional) flags.push_back(row->flag());
   return flags;
@@ -181,6 +179,10 @@ std::string help_for(const CommandLine& line, std::span<const Command> all, Help
 
 }  // namespace
 
+const OptionRow* row_of_next(const Command& command, std::span<const std::string> arguments) {
+  return Given(command, arguments).row_of_next();
+}
+
 CommandLine parse_arguments(const Command& command, std::span<const std::string> arguments,
                             std::span<const Command> all) {
   CommandLine line{.command = &command};
@@ -188,10 +190,7 @@ CommandLine parse_arguments(const Command& command, std::span<const std::string>
     line.print = CommandLine::Print{std::move(text), exit_code};
     return line;
   };
-  std::vector<const OptionRow*> rows = command.rows();
-  for (const OptionRow& row : common_rows)
-    if (&row != &config_row || command.trains()) rows.push_back(&row);
-  const Given given(rows, arguments);
+  const Given given(command, arguments);
   if (given.find(version_row)) return print(version_text());
   if (given.find(markdown_row)) return print(help_markdown(all));
   const HelpView view{.width = text_width(), .all = given.find(help_all_row) != nullptr};

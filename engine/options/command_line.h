@@ -21,4 +21,8 @@ S own_options(const CommandLine& line) {
 CommandLine parse_arguments(const Command&, std::span<const std::string> arguments,
                             std::span<const Command> all);
 
+// The row whose value would be the word after these arguments: that of the option that they end
+// with, else the next positional one. Null if no row takes that word.
+const OptionRow* row_of_next(const Command&, std::span<const std::string> arguments);
+
 }  // namespace bv

@@ -41,12 +41,6 @@ constexpr std::string_view basic[] = {
     "plan"};
 constexpr size_t few = 20;
 
-constexpr CommonOption common[] = {
-    {"--config FILE", "options from a file in the format of a run's config.json", true},
-    {"--version", "print the version, and what it was built with"},
-    {"-h, --help", "print this help, with the options that most runs need"},
-    {"--help-all", "print the help of all options"}};
-
 constexpr std::string_view markdown_head =
     R"(<!-- Written by ./launcher --help-markdown; `make docs` renews it. -->
 # Options
@@ -98,9 +92,7 @@ std::string groups_of(const Command& command, const HelpView& view) {
 
 std::string common_lines(const Command& command, const HelpView& view) {
   std::string text = "\nOther:\n";
-  for (const CommonOption& option : common)
-    if (command.trains() || !option.for_training)
-      text += listed(option.flags, option.help, view.width, 30);
+  for (const OptionRow& row : common_rows(command)) text += option_line(row, {view.width});
   return text;
 }
 
@@ -113,7 +105,7 @@ std::string last_line(const Command& command, bool hides, const HelpView& view) 
   if (!hides) return paragraph("As a page: docs/options.md", view);
   const size_t words = static_cast<size_t>(
       std::ranges::count_if(command.rows(), [](const OptionRow* row) { return row->positional; }));
-  const size_t count = command.rows().size() - words + std::size(common) - !command.trains();
+  const size_t count = command.rows().size() - words + common_rows(command).size();
   const std::string name = command.name == "train" ? "" : " " + std::string(command.name);
   return paragraph("All " + std::to_string(count) + " options: ./launcher" + name +
                        " --help-all, or docs/options.md",
@@ -184,7 +176,6 @@ size_t text_width() {
 
 std::span<const std::string_view> basic_options() { return basic; }
 std::span<const Example> examples() { return example_lines; }
-std::span<const CommonOption> common_options() { return common; }
 
 std::string usage_of(const Command& command) {
   const std::string name(command.name);
@@ -289,7 +280,8 @@ std::string help_markdown(std::span<const Command> all) {
       text += markdown_row(flags_of(row), default_of(row), row.help);
   }
   text += "\n## Other\n\n" + columns;
-  for (const CommonOption& option : common) text += markdown_row(option.flags, "", option.help);
+  for (const OptionRow& row : common_rows(all.front()))
+    text += markdown_row(flags_of(row), "", row.help);
   for (const Command& command : all) {
     if (command.own.empty()) continue;
     text += "\n## `" + std::string(command.name) + "`\n\n" + columns;

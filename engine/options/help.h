@@ -42,13 +42,6 @@ struct Example {
 };
 std::span<const Example> examples();
 
-// An option of every command, or (for_training) only of those that train.
-struct CommonOption {
-  std::string_view flags, help;
-  bool for_training = false;
-};
-std::span<const CommonOption> common_options();
-
 // Titles of the groups of training options that a command takes entirely.
 std::vector<std::string> whole_groups(const Command&);
 

@@ -12,11 +12,11 @@ using O = Options;
 template <auto member>
 constexpr Field of = field<member, Options>;
 
-constexpr Range between(double min, double max) { return {.min = min, .max = max}; }
 constexpr Range any, count = between(1, 1e9), not_negative = {.min = 0};
 constexpr Range fraction = {.min = 0, .max = 1, .max_open = true};
 constexpr Range share = {.min = 0, .max = 1, .min_open = true};
 constexpr Range positive = {.min = 0, .min_open = true};
+constexpr Range side_ratio = {.min = 0, .max = 100, .min_open = true};
 constexpr Range probability = between(0, 1);
 constexpr Range alpha = between(0, 1000);
 constexpr Range some = {.min = 0, .max = max_epochs, .min_open = true};
@@ -81,11 +81,7 @@ constexpr OptionRow data_rows[] = {
      "none for drawn images"},
     {"scale", "A,B", of<&O::scale>, "area of random-resized crops, as fractions of the image's",
      share},
-    {"ratio",
-     "A,B",
-     of<&O::ratio>,
-     "width / height of random-resized crops",
-     {.min = 0, .max = 100, .min_open = true}},
+    {"ratio", "A,B", of<&O::ratio>, "width / height of random-resized crops", side_ratio},
     {"padding", "N", of<&O::padding>, "width in pixels of --train-crop padded's frame",
      between(0, 4096)},
     {"hflip", "P", of<&O::hflip>,
@@ -97,11 +93,8 @@ constexpr OptionRow data_rows[] = {
      "for evaluation, center: the short side scaled to the image size, the middle cropped; squash: "
      "both sides scaled; border: the long side scaled, the mean colour around; pad: not scaled, a "
      "black frame where it is smaller, the middle cropped"},
-    {"crop_pct",
-     "X",
-     of<&O::crop_pct>,
-     "fraction of the scaled image that the centre crop keeps",
-     {.min = 0.1, .max = 1}},
+    {"crop_pct", "X", of<&O::crop_pct>, "fraction of the scaled image that the centre crop keeps",
+     between(0.1, 1)},
     {"interpolation", "", of<&O::interpolation>,
      "how images are resampled, antialiased as in PIL; pixels around a crop are used, as in PIL's "
      "resize(box=...), unlike torchvision's RandomResizedCrop; JPEG crops of at least 2.5, 5 or 10 "

@@ -17,6 +17,7 @@ struct Range {
   double min = -std::numeric_limits<double>::max(), max = std::numeric_limits<double>::max();
   bool min_open = false, max_open = false;
 };
+constexpr Range between(double min, double max) { return {.min = min, .max = max}; }
 
 // The sources besides the command line that may set an option, and how its value is kept.
 struct Uses {

@@ -16,12 +16,6 @@
 namespace bv {
 namespace {
 
-void write_text(const std::string& path, const std::string& text) {
-  OutputFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.finish();
-}
-
 // Whether an image that was skipped has been removed since, as the user may.
 bool any_is_gone(const DataSets& data, const BadImages& bad) {
   if (data.records) return false;
@@ -69,7 +63,7 @@ std::string RunFolder::begin() {
   const Options& o = setup_.options;
   if (whole_) writer_.allocate();
   new_ = o.resume.empty();
-  write_text(o.out + "/config.json", config_to_json(o));
+  write_text_file(o.out + "/config.json", config_to_json(o));
   list_images();
   if (!setup_.checkpoint) remove_event_files(o.out);  // left by a run that was killed early
   contents_ = contents_fingerprint(setup_.data);

@@ -144,10 +144,8 @@ void TrainingLoop::fail_not_finite(int64_t step, const UpdateResult& result, boo
 }
 
 void TrainingLoop::end_epoch(bool whole) {
-  run_.gather_skipped();
   // If the epoch's last step was stopped, the resumed run begins with the epoch's evaluation.
   at_.settled = !whole && run_.stopped_by;
-  if (whole && run_.stopped_by) return;
   const int64_t epoch = at_.epoch + (whole ? 0 : 1);  // counted from 1
   const int every = run_.setup.options.eval_every;
   EpochRecord record{.epoch = epoch,
@@ -158,12 +156,11 @@ void TrainingLoop::end_epoch(bool whole) {
   if (!std::isnan(at_.top1_sum)) record.train_top1 = at_.top1_sum / at_.loss_count;
   const bool due = at_.step >= run_.end ? every > 0 || run_.setup.options.report
                                         : every > 0 && epoch % every == 0;
-  if (run_.val && !run_.stopped_by && due) {
-    bool evaluated = false;
-    run_.in_section("evaluation", [&] { evaluated = evaluate(run_, record); });
-    run_.gather_skipped();
-    if (!evaluated) return;
-  }
+  bool complete = !(whole && run_.stopped_by);
+  if (run_.val && !run_.stopped_by && due)
+    run_.in_section("evaluation", [&] { complete = evaluate(run_, record); });
+  run_.gather_skipped();
+  if (!complete) return;
   at_.settled = true;
   if (whole) at_.loss_sum = at_.loss_count = at_.top1_sum = 0;
   run_.at(&Hook::after_train_epoch, record);

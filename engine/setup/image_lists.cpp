@@ -25,15 +25,12 @@ std::string lines_of(const Dataset& data, const std::vector<int64_t>& bad) {
 }
 
 // Nothing instead of an empty text.
-void write_text(const std::string& path, const std::string& text) {
+void write_list(const std::string& path, const std::string& text) {
   std::error_code ignored;
-  if (text.empty()) {
+  if (text.empty())
     std::filesystem::remove(path, ignored);
-    return;
-  }
-  OutputFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.finish();
+  else
+    write_text_file(path, text);
 }
 
 std::vector<std::string> read_lines(const std::string& path) {
@@ -46,13 +43,7 @@ std::vector<std::string> read_lines(const std::string& path) {
 
 // A line that can be read again, whatever the bytes of the name.
 std::string escaped(const std::string& text) {
-  std::string line;
-  for (const char c : text)
-    if (c == '\\' || c == '\n')
-      line += c == '\n' ? "\\n" : "\\\\";
-    else
-      line += c;
-  return line;
+  return join(split(join(split(text, '\\'), "\\\\"), '\n'), "\\n");
 }
 
 std::string unescaped(const std::string& line) {
@@ -96,8 +87,8 @@ void write_image_lists(const std::string& folder, const std::string& data, const
   if (sets.kind != DataKind::photos) return;
   const bool images_are_files = sets.train->files() == sets.train->size();
   if (images_are_files && sets.train->size() <= max_listed)
-    write_text(folder + "/" + train_list_name, lines_of(*sets.train, bad.train));
-  if (sets.val) write_text(folder + "/" + val_list_name, lines_of(*sets.val, bad.val));
+    write_list(folder + "/" + train_list_name, lines_of(*sets.train, bad.train));
+  if (sets.val) write_list(folder + "/" + val_list_name, lines_of(*sets.val, bad.val));
   std::string skipped;
   const std::string root = absolute_path(data) + "/";
   const auto add = [&](const Dataset& part, int64_t i) {
@@ -106,7 +97,7 @@ void write_image_lists(const std::string& folder, const std::string& data, const
   };
   for (const int64_t i : bad.train) add(*sets.train, i);
   for (const int64_t i : bad.val) add(*sets.val, i);
-  write_text(folder + "/" + skipped_list_name, skipped);
+  write_list(folder + "/" + skipped_list_name, skipped);
 }
 
 std::vector<std::string> skipped_images(const std::string& folder, const std::string& data) {

@@ -88,7 +88,7 @@ class Install(unittest.TestCase):
                 (["vit_tiny", "--nosuch"], 2, "; barevision --help lists all"),
                 (["completion", "bash"], 0, "\ncomplete -F _barevision barevision\n"),
                 (["completion", "zsh"], 0, "#compdef barevision\n"),
-                (["completion", "fish"], 0, "\ncomplete -c barevision -f\n")):
+                (["completion", "fish"], 0, "\ncomplete -f -a '(__barevision)' -c barevision\n")):
             text = self.program(self.stage, *words, code=code)
             self.assertIn(part, text)
             self.assertNotIn("launcher", text.replace("the launcher", ""), words)

@@ -1,10 +1,11 @@
-// completion SHELL: prints the script. This file has the code shared by all shells, and bash's.
-#include "app/commands/help/completion.h"
-
+// completion SHELL prints a script that calls ./launcher --complete WORDS, which knows what can
+// come next.
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <utility>
+#include <vector>
 
+#include "app/commands/commands.h"
 #include "base/text.h"
 #include "engine/options/help.h"
 #include "engine/options/model_config.h"
@@ -23,143 +24,132 @@ struct CompletionOptions {
 constexpr OptionRow rows[] = {positional("shell", "[SHELL]", field<&CompletionOptions::shell>,
                                          "bash (the default), zsh or fish")};
 
-constexpr std::string_view begin =
+// Each script calls the program by the name that was typed. Bash leaves quotes and ~ in it to eval,
+// which mustn't run a command in it.
+constexpr std::string_view bash_script =
     R"(# Completes ./launcher in bash:  source <(./launcher completion bash)
 _barevision() {
-  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
-  local command=train options= words= paths=
-  # Bash takes --option=value for three words.
-  [[ $word != = ]] || word=
-  [[ $before != = ]] || before=${COMP_WORDS[COMP_CWORD - 2]}
-)";
-
-constexpr std::string_view end = R"(  if [[ $word == -* ]]; then words=$options paths=; fi
-  if [[ $paths ]]; then
-    compopt -o filenames
-    mapfile -t COMPREPLY < <(compgen "$paths" -- "$word")
-  else
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
-  fi
+  local program found word=${COMP_WORDS[COMP_CWORD]}
+  [[ ${COMP_WORDS[0]} == *[\`\(]* ]] || eval "program=${COMP_WORDS[0]}"
+  mapfile -t found < <("$program" --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  [[ $word != = ]] || word=  # of --option=
+  case ${found[0]} in
+    files) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+    folders) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
+    *) found=("${found[@]:1}")
+       mapfile -t COMPREPLY < <(compgen -W "${found[*]%%$'\t'*}" -- "$word") ;;
+  esac
 }
-)";
+complete -F _barevision )";
 
-std::string in_bash(const Offer& offer) {
-  switch (offer.kind) {
-    case Offer::Kind::words:
-      return "words='" + join(offer.words, " ") + "'";
-    case Offer::Kind::folders:
-      return "paths=-d";
-    case Offer::Kind::files:
-      return "paths=-f";
-    case Offer::Kind::nothing:
-      break;
-  }
-  return "words=";
+// In a folder of zsh's fpath, this file is the function.
+constexpr std::string_view zsh_script = R"(
+# Completes ./launcher in zsh, after compinit:  source <(./launcher completion zsh)
+_barevision() {
+  local program=${(Q)words[1]/#\~\//$HOME/}
+  local -a before=("${(@Q)words[2,CURRENT-1]}") found
+  found=("${(@f)$("$program" --complete $before "${(Q)PREFIX}" 2>/dev/null)}")
+  compset -P '--*='
+  case $found[1] in
+    files) _files ;;
+    folders) _files -/ ;;
+    *) found=("${(@)found[2,-1]//:/\\:}"); found=("${(@)found/$'\t'/:}"); _describe word found ;;
+  esac
 }
+if [[ $funcstack[1] == _barevision ]]; then _barevision "$@"; else compdef _barevision )";
 
-// The words to offer next, unless an option's value is expected.
-std::string next_words(const Command& command) {
-  for (const OptionRow* row : command.rows())
-    if (row->positional) return in_bash(offer_of(*row));
-  return "words=";
-}
+constexpr std::string_view fish_script =
+    R"(# Completes ./launcher in fish:  ./launcher completion fish | source
+function __barevision
+    set -l words (commandline -opc)
+    set -l word (commandline -ct)
+    set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
+    set -l found ($program --complete $words[2..-1] "$word" 2>/dev/null)
+    set -l option (string match -r '^--[^=]*=' -- "$word")
+    set -l paths (complete -C "'' "(string replace -- "$option" '' "$word"))
+    switch "$found[1]"
+        case files
+            printf '%s\n' "$option"$paths
+        case folders
+            printf '%s\n' "$option"(string match -r '.*/(?=\t|$)' -- $paths)
+        case '*'
+            printf '%s\n' "$option"$found[2..-1]
+    end
+end
+complete -f -a '(__barevision)' -c )";
 
-std::string flags_of(const Command& command) {
-  std::string flags = "--help --help-all";
-  if (command.trains()) flags += " --config";
-  for (const OptionRow* row : command.rows())
-    if (!row->positional) flags += " " + row->flag();
-  return flags;
-}
-
-// The branches of `case "$command $before"` for options with a value, one for each kind of offer.
-// The first match counts: a command's own options come before those of training.
-std::string value_branches() {
-  std::string own;
-  for (const Command& command : commands())
-    for (const OptionRow& row : command.own)
-      if (!row.is_flag() && !row.positional)
-        own += "    '" + std::string(command.name) + " " + row.flag() + "') " +
-               in_bash(offer_of(row)) + " ;;\n";
-  std::map<std::string, std::string> patterns = {{"paths=-f", "*' --config'"}};
-  for (const OptionGroup& group : option_groups())
-    for (const OptionRow& row : group.rows) {
-      if (row.is_flag() || row.positional) continue;
-      std::string& pattern = patterns[in_bash(offer_of(row))];
-      pattern += (pattern.empty() ? "*' " : " | *' ") + row.flag() + "'";
-      if (row.letter != 0) pattern += std::string(" | *' -") + row.letter + "'";
-    }
-  for (const auto& [what, pattern] : patterns) own += "    " + pattern + ") " + what + " ;;\n";
-  return own;
-}
-
-// The pattern for a command's words in $1 and $2: "'data split'" or "'train '*".
-std::string pattern_of(const Command& command) {
-  const bool one_word = command.name.find(' ') == command.name.npos;
-  return "'" + std::string(command.name) + (one_word ? " '*" : "'");
-}
-
-std::string words_of(const std::vector<FirstWord>& list) {
-  std::string text;
-  for (const FirstWord& one : list) text += (text.empty() ? "" : " ") + one.word;
-  return text;
-}
-
-// The words that can begin a line, and the second words of two-word commands.
-std::string beginnings() {
-  std::string text =
-      "  if ((COMP_CWORD == 1)); then words='" + words_of(first_words()) + "' paths=; fi\n";
-  for (const Family& family : command_families())
-    text += "  if [[ $COMP_CWORD == 2 && $before == " + family.first + " ]]; then words='" +
-            words_of(family.seconds) + "' paths=; fi\n";
-  return text;
-}
-
-int print_completion(const CommandLine& line, const std::vector<std::string>&) {
+int print_script(const CommandLine& line, const std::vector<std::string>&) {
   const Shell shell = own_options<CompletionOptions>(line).shell;
-  const std::string script = shell == Shell::zsh    ? zsh_completion()
-                             : shell == Shell::fish ? fish_completion()
-                                                    : bash_completion();
-  std::fputs(as_called(script).c_str(), stdout);
+  const std::string name = own_command().ends_with("barevision") ? "barevision" : "launcher";
+  std::string text(shell == Shell::zsh    ? "#compdef " + name + std::string(zsh_script)
+                   : shell == Shell::fish ? fish_script
+                                          : bash_script);
+  text += name + (shell == Shell::zsh ? "; fi\n" : "\n");
+  std::fputs(as_called(text).c_str(), stdout);
   return 0;
 }
 
-}  // namespace
+// A candidate; its help is a model's description, or the first words of an option's.
+struct Word {
+  std::string text, help = {};
+};
+enum class Kind : uint8_t { words, files, folders };
+constexpr auto words(Kind) { return word_list("words", "files", "folders"); }
+struct Offer {
+  Kind kind = Kind::words;
+  std::vector<Word> words = {};
+};
 
-std::string bash_completion() {
-  std::string patterns, contents;
-  for (const Command& command : commands()) {
-    const std::string name = "'" + std::string(command.name) + "'";
-    patterns += "    " + pattern_of(command) + ") command=" + name + " ;;\n";
-    contents +=
-        "    " + name + ") options='" + flags_of(command) + "' " + next_words(command) + " ;;\n";
-  }
-  return std::string(begin) + "  case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n" + patterns +
-         "  esac\n  case $command in\n" + contents + "  esac\n  case \"$command $before\" in\n" +
-         value_branches() + "  esac\n" + beginnings() + std::string(end) +
-         "complete -F _barevision " + completed_name() + "\n";
+std::vector<Word> without_help(const std::vector<std::string>& texts) {
+  std::vector<Word> list;
+  for (const std::string& text : texts) list.push_back({text});
+  return list;
 }
 
-Offer offer_of(const OptionRow& row) {
+// The second words of the commands that begin with `first`.
+std::vector<Word> second_words(const std::string& first) {
+  std::vector<Word> list;
+  for (const Command& command : commands())
+    if (command.name.starts_with(first + " "))
+      list.push_back({std::string(command.name.substr(first.size() + 1)), brief(command.summary)});
+  return list;
+}
+
+// The words that can begin a line: models, and the first words of commands.
+std::vector<Word> first_words() {
+  std::vector<Word> list;
+  for (const std::string& model : known_models())
+    list.push_back({model, load_model_config(model).description});
+  for (const Command& command : commands()) {
+    const std::string first = split(command.name, ' ')[0];
+    if (first == command.name)
+      list.push_back({first, brief(command.summary)});
+    else if (list.back().text != first) {
+      std::vector<std::string> seconds;
+      for (Word& second : second_words(first)) seconds.push_back(std::move(second.text));
+      list.push_back({first, join(seconds, ", ")});
+    }
+  }
+  std::ranges::sort(list, {}, &Word::text);
+  return list;
+}
+
+Offer values_of(const OptionRow& row) {
   std::string_view metavar = row.metavar;
   if (metavar.starts_with('[')) metavar.remove_prefix(1);
-  if (row.is_choice()) return {Offer::Kind::words, row.field.type->texts()};
-  if (metavar == "MODEL") return {Offer::Kind::words, known_models()};
-  if (row.name == "recipe") return {Offer::Kind::words, known_recipes()};
-  if (metavar.starts_with("COMMAND")) {
-    Offer offer{Offer::Kind::words};
-    for (const FirstWord& first : first_words()) offer.words.push_back(first.word);
-    return offer;
-  }
-  Offer named{Offer::Kind::words};  // the words in "uniform|balanced|cost|A,B,.."
+  if (row.is_choice()) return {.words = without_help(row.field.type->texts())};
+  if (metavar == "MODEL") return {.words = without_help(known_models())};
+  if (row.name == "recipe") return {.words = without_help(known_recipes())};
+  if (metavar.starts_with("COMMAND")) return {.words = first_words()};
+  Offer named;  // the words in "uniform|balanced|cost|A,B,.."
   for (const std::string& word : split(metavar, '|'))
     if (std::ranges::none_of(word, [](char c) { return (c >= 'A' && c <= 'Z') || c == '.'; }))
-      named.words.push_back(word);
+      named.words.push_back({word});
   if (!named.words.empty() && !row.is_flag()) return named;
   for (const std::string_view folder : {"DIR", "SRC", "DST", "OUT"})
-    if (metavar.starts_with(folder)) return {Offer::Kind::folders};
+    if (metavar.starts_with(folder)) return {Kind::folders};
   for (const std::string_view file : {"FILE", "PATH", "RUN", "WEIGHTS", "LIST"})
-    if (metavar.starts_with(file)) return {Offer::Kind::files};
+    if (metavar.starts_with(file)) return {Kind::files};
   return {};
 }
 
@@ -170,39 +160,61 @@ std::string short_help(const OptionRow& row) {
   return text;
 }
 
-std::vector<FirstWord> first_words() {
-  std::vector<FirstWord> list;
-  for (const std::string& model : known_models())
-    list.push_back({model, load_model_config(model).description});
-  for (const Command& command : commands())
-    if (command.name.find(' ') == command.name.npos)
-      list.push_back({std::string(command.name), brief(command.summary)});
-  for (const Family& family : command_families()) {
-    std::string help;
-    for (const FirstWord& second : family.seconds) help += (help.empty() ? "" : ", ") + second.word;
-    list.push_back({family.first, help});
+// Only those that begin like this: fish would offer any that has its letters in their order.
+std::vector<Word> options_of(const Command& command, const std::string& begun) {
+  std::vector<const OptionRow*> all;
+  for (const OptionRow& row : common_rows(command))
+    if (row.name != "version") all.push_back(&row);
+  for (const OptionRow* row : command.rows())
+    if (!row->positional) all.push_back(row);
+  std::vector<Word> list;
+  for (const OptionRow* row : all) {
+    list.push_back({row->flag(), short_help(*row)});
+    if (row->letter != 0) list.push_back({std::string("-") + row->letter, short_help(*row)});
   }
-  std::ranges::sort(list, {}, &FirstWord::word);
+  std::erase_if(list, [&](const Word& word) { return !word.text.starts_with(begun); });
   return list;
 }
 
-std::vector<Family> command_families() {
-  std::vector<Family> list;
-  for (const Command& command : commands()) {
-    const std::vector<std::string> both = split(command.name, ' ');
-    if (both.size() < 2) continue;
-    if (list.empty() || list.back().first != both[0]) list.push_back({both[0], {}});
-    list.back().seconds.push_back({both[1], brief(command.summary)});
+Offer offer_for(std::vector<std::string> line) {
+  // Bash takes --option=value for three words.
+  if (line.back() == "=") line.back() = "";
+  std::erase(line, "=");
+  std::string last = std::move(line.back());
+  line.pop_back();
+  const bool option = last.starts_with('-');
+  if (line.empty() && !option) return {.words = first_words()};
+  if (line.size() == 1)
+    if (std::vector<Word> seconds = second_words(line[0]); !seconds.empty())
+      return {.words = std::move(seconds)};
+
+  const Command* command = &train_command;
+  size_t count = 0;  // of the words in its name
+  for (const Command& one : commands()) {
+    const std::vector<std::string> name = split(one.name, ' ');
+    if (name.size() > line.size() || !std::ranges::equal(name, std::span(line).first(name.size())))
+      continue;
+    command = &one;
+    count = name.size();
   }
-  return list;
+  if (option && last.find('=') != last.npos) {
+    line.push_back(last.substr(0, last.find('=')));
+  } else if (option) {
+    return {.words = options_of(*command, last)};
+  }
+  const OptionRow* row = row_of_next(*command, std::span(line).subspan(count));
+  return row && (!option || !row->positional) ? values_of(*row) : Offer{};
 }
 
-std::string completed_name() {
-  return own_command().ends_with("barevision") ? "barevision" : "launcher";
-}
+}  // namespace
 
-std::string quoted(std::string_view text, std::string_view quote) {
-  return "'" + join(split(text, '\''), quote) + "'";
+int print_completions(std::span<const std::string> words) {
+  if (words.empty()) return 2;
+  const Offer offer = offer_for({words.begin(), words.end()});
+  std::puts(std::string(word_of(offer.kind)).c_str());
+  for (const auto& [text, help] : offer.words)
+    std::printf("%s%s%s\n", text.c_str(), help.empty() ? "" : "\t", help.c_str());
+  return 0;
 }
 
 constinit const Command completion_command = {
@@ -210,7 +222,6 @@ constinit const Command completion_command = {
     .usage = "[bash|zsh|fish]",
     .summary = "print a completion script for a shell; for bash: source <(./launcher completion)",
     .own = rows,
-    .takes = {},
-    .run = print_completion};
+    .run = print_script};
 
 }  // namespace bv

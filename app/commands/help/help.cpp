@@ -42,7 +42,6 @@ constinit const Command help_command = {
     .usage = "[COMMAND]",
     .summary = "list the models and commands, or show the help of one; --man: the manual page",
     .own = rows,
-    .takes = {},
     .run = print_help};
 
 }  // namespace bv

@@ -30,15 +30,7 @@ constexpr std::pair<std::string_view, std::string_view> variables[] = {
 
 // Escapes a backslash, and a minus that users may copy, for roff.
 std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text)
-    if (c == '\\')
-      result += "\\e";
-    else if (c == '-')
-      result += "\\-";
-    else
-      result += c;
-  return result;
+  return join(split(join(split(text, '\\'), "\\e"), '-'), "\\-");
 }
 
 // A line of text; a leading . or ' is escaped, or roff would read it as a request.
@@ -98,7 +90,7 @@ std::string manual_page(std::span<const Command> all) {
     for (const OptionRow& row : group.rows) text += option(row);
   }
   text += ".SS Other\n";
-  for (const CommonOption& one : common_options()) text += entry(one.flags, one.help);
+  for (const OptionRow& row : common_rows(all.front())) text += option(row);
   text += ".SH EXIT STATUS\n";
   for (const auto& [code, meaning] : exit_codes) text += entry(code, meaning);
   text += ".SH ENVIRONMENT\n";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string_view>
 
 #include "base/text.h"
@@ -88,6 +89,11 @@ class Completion : public ProgramTest {
   void SetUp() override {
     write_text(in("photos/a.jpg"), "");
     write_text(in("b c.json"), "");
+    for (const char* name : {"launcher", "my tools/launcher", "installed/barevision"}) {
+      const std::filesystem::path link = in(name);
+      std::filesystem::create_directories(link.parent_path());
+      std::filesystem::create_symlink(std::filesystem::absolute("build/launcher"), link);
+    }
   }
   // The script for the shell, in the file `complete`.
   void make_script(const std::string& shell) const {
@@ -98,8 +104,10 @@ class Completion : public ProgramTest {
     make_script(shell);
     unsetenv("BAREVISION_COMMAND");
   }
+  // The installed program is in PATH.
   std::string in_folder(const std::string& command) const {
-    return printed("cd '" + folder_.path() + "' && " + command);
+    return printed("cd '" + folder_.path() + "' && export PATH=\"$PWD/installed:$PATH\" && " +
+                   command);
   }
 };
 
@@ -107,10 +115,9 @@ TEST_F(Completion, BashOffersCommandsModelsOptionsAndValues) {
   make_script("bash");
   EXPECT_EQ(go("completion").output, contents(in("complete")));
   const auto completed = [&](const std::string& words) {
-    const auto last = std::to_string(split(words, ' ').size() - 1);
     write_text(in("ask"), "compopt() { :; }; source ./complete\nCOMP_WORDS=(" + words +
-                              "); COMP_CWORD=" + last +
-                              "; _barevision; printf '%s|' \"${COMPREPLY[@]}\"\n");
+                              "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+                              "_barevision; printf '%s|' \"${COMPREPLY[@]}\"\n");
     return in_folder("bash ask");
   };
   EXPECT_EQ(completed("./launcher vit"), vits);
@@ -128,6 +135,18 @@ TEST_F(Completion, BashOffersCommandsModelsOptionsAndValues) {
   EXPECT_EQ(completed("./launcher vit_tiny --partition u"), "uniform|");
   EXPECT_EQ(completed("./launcher completion z"), "zsh|");
   EXPECT_EQ(completed("./launcher completion --"), "--help|--help-all|");
+  EXPECT_EQ(completed("./launcher train resnet50 r"), "|");
+  EXPECT_EQ(completed("./launcher eval photos --split ''"), "train|val|all|");
+  EXPECT_EQ(completed("./launcher vit_tiny --config = b"), "b c.json|");
+  // Words as bash has them: with their quotes.
+  EXPECT_EQ(completed(R"('my\ tools/launcher' comp)"), "completion|");
+  EXPECT_EQ(completed(R"("'my tools/launcher'" comp)"), "completion|");
+  EXPECT_EQ(completed("'$PWD/launcher' comp"), "completion|");
+  EXPECT_EQ(completed("'$(touch ran; echo ./launcher)' comp"), "|");
+  EXPECT_FALSE(std::filesystem::exists(in("ran")));
+  EXPECT_EQ(completed("./absent/launcher comp"), "|");
+  make_installed_script("bash");
+  EXPECT_EQ(completed("barevision comp"), "completion|");
 }
 
 // Runs zsh on a terminal of its own, sends a Tab, and prints what zsh would insert.
@@ -171,6 +190,8 @@ TEST_F(Completion, ZshOffersThem) {
   EXPECT_EQ(completed("./launcher vit_tiny --device=c"), "cpu|cuda|");
   EXPECT_EQ(completed("./launcher train vit_tiny --val p"), "photos|");
   EXPECT_EQ(completed("./launcher train vit_tiny --config b"), "b\\ c.json|");
+  EXPECT_EQ(completed("./launcher train vit_tiny --val=p"), "photos|");
+  EXPECT_EQ(completed("my\\\\ tools/launcher comp"), "completion|");
   EXPECT_EQ(completed("./launcher lint vit_tiny --nest"), "--nesterov|");
   EXPECT_EQ(completed("./launcher data split --"),
             "--help|--help-all|--link|--seed|--val-fraction|");
@@ -205,6 +226,8 @@ TEST_F(Completion, FishOffersThemWithWhatTheyAre) {
   EXPECT_EQ(words("./launcher vit_tiny --device=c"), "--device=cpu|--device=cuda|");
   EXPECT_EQ(words("./launcher train vit_tiny --val p"), "photos/|");
   EXPECT_EQ(words("./launcher train vit_tiny --config b"), "b c.json|");
+  EXPECT_EQ(words("./launcher train vit_tiny --config=b"), "--config=b c.json|");
+  EXPECT_EQ(words("my\\\\ tools/launcher comp"), "completion|");
   EXPECT_EQ(words("./launcher lint vit_tiny --nest"), "--nesterov|");
   EXPECT_EQ(words("./launcher data split --"), "--help|--help-all|--link|--seed|--val-fraction|");
   EXPECT_EQ(words("./launcher eval --nest"), "");
