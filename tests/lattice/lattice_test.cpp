@@ -44,14 +44,18 @@ std::map<std::string, std::string> figures(const std::string& run, bool with_pol
   return lines;
 }
 
-// A checkpoint's counters, sums, loss scale and best: its state but for what is in other files.
-// An interrupted run is evaluated at its stops, too, so it may have another best.
-std::string state(const std::string& run, bool with_policy, bool with_best) {
+// A checkpoint's counters, sums, loss scale and best: its state but for what is in other files, and
+// for what a point's choices may change in it.
+std::string state(const std::string& run, const Point& p) {
   Json json = parse_json_object(contents(run + "/last/state.json"), run);
-  for (const char* name : {"options", "files", "crc32c"}) json.erase(name);
-  if (!with_policy) json.erase("precision");
-  if (!with_best)
-    for (const char* name : {"best_top1", "best_step", "best_loss"}) json.erase(name);
+  const auto leave_out = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) json.erase(name);
+  };
+  leave_out({"options", "files", "crc32c"});
+  if (!p.has("amp")) leave_out({"precision"});
+  if (p.has("ampnone")) leave_out({"loss_scale"});  // kept for an epoch in 16 bits
+  // An interrupted run is evaluated at its stops, too.
+  if (p.has("resume") || p.has("moves")) leave_out({"best_top1", "best_step", "best_loss"});
   return json.dump(1);
 }
 
@@ -87,14 +91,14 @@ class Lattice : public ProgramTest {
   void train_once(const std::string& words) const { go(words, options_); }
 
   void expect_equal(const Point& p, const std::string& run, const std::string& as) const {
-    const bool with_policy = p.has("amp"), with_best = !p.has("resume") && !p.has("moves");
+    const bool with_policy = p.has("amp");
     for (const char* name : {"weights", "state", "ema"}) {
       const std::string file = std::string("/last/") + name + ".safetensors";
       const std::string bytes = contents(in(run) + file);
       EXPECT_FALSE(bytes.empty()) << file;
       EXPECT_TRUE(bytes == contents(in(as) + file)) << file << " differs";
     }
-    EXPECT_EQ(state(in(run), with_policy, with_best), state(in(as), with_policy, with_best));
+    EXPECT_EQ(state(in(run), p), state(in(as), p));
     const auto got = figures(in(run), with_policy), want = figures(in(as), with_policy);
     EXPECT_EQ(got.size(), want.size());
     for (const auto& [line, text] : want)
