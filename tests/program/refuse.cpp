@@ -86,7 +86,7 @@ bool has_any(const Words& words, std::initializer_list<std::string_view> options
   return std::ranges::find_first_of(words, options) != words.end();
 }
 
-// A command that would train to the end, or for many steps, trains a few.
+// A command that would train to the end, or for many steps, trains one.
 std::string with_an_end(const std::string& words) {
   Words list = arguments_of(words);
   list.erase(list.begin());
@@ -100,7 +100,7 @@ std::string with_an_end(const std::string& words) {
     return words;
   }
   if (const auto at = std::ranges::find(list, "--steps"); list.end() - at > 1) {
-    if (parse_integer(at[1]).value_or(0) > 10) at[1] = "10";
+    if (parse_integer(at[1]).value_or(0) > 10) at[1] = "1";
   } else if (!has_any(list, {"--steps", "--epochs", "--plan"})) {
     list.insert(list.begin() + long(named_by), {"--steps", "1"});
   }
