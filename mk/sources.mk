@@ -40,16 +40,17 @@ cuda_libraries = -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(cuda_rpath) $(if $(NCCL),-lnc
 endif
 cuda_rpath = $(CUDA_HOME)/lib64
 gpu_objects := $(simt_objects) $(cuda_objects)
-# tests/gpu is built for the stand-in and for CUDA, tests/simt only for the stand-in; tests/fuzz,
+# tests/gpu is built for the stand-in and for CUDA, tests/simt and tests/kernels/simt only for the stand-in; tests/fuzz,
 # tests/counters and tests/racecheck are programs of their own.
-simt_test_rooms := $(if $(filter 1,$(SIMT)),tests/simt tests/simt/hopper tests/simt/try)
-test_rooms := $(filter-out tests/gpu tests/hopper tests/simt% tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
-object_of_test = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out tests/simt/%,$(1))) $(patsubst %.cpp,$(BUILD)/obj/simt/%.o,$(filter tests/simt/%,$(1)))
+simt_test_rooms := $(if $(filter 1,$(SIMT)),tests/simt tests/simt/hopper tests/simt/try tests/kernels/simt)
+test_rooms := $(filter-out tests/gpu tests/hopper tests/simt% tests/kernels/simt tests/fuzz% tests/counters tests/racecheck,$(call rooms_of,tests))
+on_simt_only := tests/simt/% tests/kernels/simt/%
+object_of_test = $(patsubst %.cpp,$(BUILD)/obj/%.o,$(filter-out $(on_simt_only),$(1))) $(patsubst %.cpp,$(BUILD)/obj/simt/%.o,$(filter $(on_simt_only),$(1)))
 test_sources := $(filter-out %/file_faults.cpp,$(call in,cpp,$(test_rooms) $(simt_test_rooms)))
-test_objects := $(call object_of_test,$(filter-out tests/simt/%,$(test_sources))) $(BUILD)/obj/bench/recorded_model.o
+test_objects := $(call object_of_test,$(filter-out $(on_simt_only),$(test_sources))) $(BUILD)/obj/bench/recorded_model.o
 gpu_test_sources := $(call in,cpp,tests/gpu) $(call in,cu,tests/gpu)
 gpu_test_objects := $(foreach build,$(if $(simt_objects),simt) $(if $(cuda_objects),cuda), \
-  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources)))) $(call object_of_test,$(filter tests/simt/%,$(test_sources)))
+  $(patsubst %,$(BUILD)/obj/$(build)/%.o,$(basename $(gpu_test_sources)))) $(call object_of_test,$(filter $(on_simt_only),$(test_sources)))
 gpu_libraries = $(cuda_libraries)
 # Objects that `make dist` recompiles, for every GPU and without cuDNN.
 nvcc_objects := $(patsubst %.cu,$(BUILD)/obj/cuda/%.o,$(filter %.cu,$(gpu_sources) $(gpu_test_sources)))

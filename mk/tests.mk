@@ -82,15 +82,17 @@ some_files := $(file <$(reach_folder)/sources)
 reached_checks := $(file <$(reach_folder)/checks)
 endif
 run_files := $(if $(some),$(filter $(test_files),$(some_files)),$(test_files))
+# tests/kernels/simt runs the rows of all operations.
+linked_files := $(run_files) $(if $(filter tests/kernels/simt/%,$(run_files)),$(filter-out $(run_files),$(filter tests/kernels/%,$(test_files))))
 run_names := $(sort $(foreach file,$(run_files),$(word 2,$(subst /, ,$(file)))))
 run_programs := $(run_names:%=$(BUILD)/test_%$(if $(some),.some))
 ifneq ($(some),)
-$(foreach name,$(run_names),$(eval $(BUILD)/test_$(name).some: $(call tests_in,$(name),$(run_files)) $(BUILD)/some/$(name)))
+$(foreach name,$(run_names),$(eval $(BUILD)/test_$(name).some: $(call tests_in,$(name),$(linked_files)) $(BUILD)/some/$(name)))
 $(run_names:%=$(BUILD)/test_%.some): $(in_each_program) $(archives)
 	@echo "link      $@"
 	@$(call link_tests,$(filter-out $(in_each_program) $(archives) $(BUILD)/some/%,$^))
 $(run_names:%=$(BUILD)/some/%): $(checked_each_time)
-	$(call remember,$(filter tests/$(@F)/%,$(run_files)))
+	$(call remember,$(filter tests/$(@F)/%,$(linked_files)))
 endif
 # Programs that some test files and checks start.
 fuzzers := $(BUILD)/fuzz $(BUILD)/fuzz_pictures $(if $(filter 1,$(RECORDS)),$(BUILD)/fuzz_records)
