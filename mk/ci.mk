@@ -55,7 +55,7 @@ ci-asan: $(BUILD)/asan_tests
 	  $< --gtest_brief=1 --gtest_filter='$(call suites_in,$(asan_tests))'
 
 # Like make tsan, but only for collectives and loaders.
-tsan_tests := $(call in,cpp,tests/comm tests/workers) tests/data/loader_test.cpp
+tsan_tests := $(call in,cpp,tests/comm) tests/data/loader_test.cpp
 tsan_objects := $(patsubst %.cpp,$(BUILD)/threads/%.o,$(tsan_tests) $(filter $(plain),$(call in,cpp,base base/files base/python base/unicode $(call rooms_of,comm) data)))
 $(BUILD)/threads/%.o: %.cpp | check-packages
 	$(call compile, (threads)) -O1 $(avx2) -fsanitize=thread -c -o $@ $<

@@ -149,7 +149,6 @@ class Program:
                 current = all_frames.setdefault(int(line, 16), [])
                 continue
             path, _, number = next(lines).split(" ")[0].rpartition(":")
-            path = os.path.normpath(path) if path.startswith("/") else path
-            path = path.removeprefix(here)
+            path = os.path.normpath(path).removeprefix(here) if path else path
             current.append((line, path, int(number) if number.isdigit() else 0))
         return all_frames
