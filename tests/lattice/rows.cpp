@@ -80,7 +80,7 @@ std::span<const Row> lattice_rows() {
       {near, "simt_resnet34_fp32", 1e-4},
       {near, "simt_resnet34_fp32_plain", 1e-4},
       {near, "simt_resnet34_fp32_cudnn", 1e-4},
-      {near, "simt_resnet34_fp16_cudnn", .02, true},
+      {near, "simt_resnet34_fp16_cudnn", .02},
       {near, "simt_resnet34_fp16_hopper_scale256", .02},
       {near, "simt_resnet50_fp16_hopper_scale256", .02, true},
       {near, "simt_resnext50_32x4d_fp16_hopper_scale256", .02, true},

@@ -99,7 +99,7 @@ TEST_F(AddOperation, TheFilesAreThoseThatEveryOperationIsIn) {
       const std::vector<std::string> names = names_of(op);
       for (const auto& [path, text] : sources)
         if (std::ranges::any_of(names, [&](const auto& word) { return has_word(text, word); }))
-          in.insert(std::regex_replace(path == "kernels/training.h" ? "kernels/layers.h" : path,
+          in.insert(std::regex_replace(path == "kernels/input.h" ? "kernels/layers.h" : path,
                                        std::regex("/" + name + "(?=[_.])"), "/NAME"));
       for (const std::string& path : named_)
         EXPECT_TRUE(in.contains(path))
