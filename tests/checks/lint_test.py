@@ -104,6 +104,21 @@ class Lint(unittest.TestCase):
         self.write("base/add.cpp", '#include "kernels/kernels.h"\n' + source)
         self.red("base/add.cpp:1: includes kernels/kernels.h")
 
+    def test_a_room_over_its_budget(self):
+        header = "// Adds numbers.\n" + "int add(int a, int b);\n" * 10000
+        self.write("base/add.h", header)
+        self.red(r"base: 10,003 lines, [0-9,]+ over its budget")
+        self.write("base/add.txt", header)  # no source
+        self.write("base/add.h", tree["base/add.h"])
+        self.green()
+        code, text = self.lint()
+        self.assertRegex(text, r"lines: base 4 of [0-9,]+, kernels 0 of ")
+
+    def test_a_circle_of_files(self):
+        for one, other in (("add", "sum"), ("sum", "add")):
+            self.write(f"base/{one}.h", f'// Adds.\n#pragma once\n#include "base/{other}.h"\n')
+        self.red("base/add base/sum")
+
     def test_a_doubled_type(self):
         for name in ("add", "sub"):
             self.write(f"base/{name}.h", "namespace bv {\n\nstruct Sum {};\n\n}  // namespace bv\n")
