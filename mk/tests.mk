@@ -54,7 +54,7 @@ $(BUILD)/gpu.a: $(call current,$(gpu_objects))
 $(BUILD)/support.a: $(support_objects)
 	$(call archive,$(support_objects))
 archives := $(BUILD)/support.a $(BUILD)/program.a $(BUILD)/gpu.a
-# Checks after all tests which kernels the stand-in has run.
+# main(), and what notes the kernels that the stand-in has run.
 in_each_program := $(filter %/simt_kernels_run.o,$(support_objects)) $(BUILD)/obj/tests/comm/main.o
 link_tests = $(CXX) $(CXXFLAGS) $(fast_link) -o $@ $(1) $(in_each_program) -Wl,--start-group $(archives) -Wl,--end-group \
   -lgtest $(gpu_libraries) $(LDLIBS)
@@ -75,7 +75,7 @@ ifneq ($(FILTER),)
 some_files := $(shell tests/reach --filter '$(FILTER)')
 some := $(if $(filter-out $(words $(test_files)),$(words $(some_files))),some)
 else ifneq ($(BASE),)
-reached := $(shell tests/reach $(BASE) --write $(reach_folder) || echo failed)
+$(if $(shell tests/reach $(BASE) --write $(reach_folder) || echo failed),$(error tests/reach failed))
 all_of_it := $(file <$(reach_folder)/all)
 some := $(if $(all_of_it),,some)
 some_files := $(file <$(reach_folder)/sources)

@@ -131,7 +131,9 @@ class Reach(unittest.TestCase):
                 got[name] = file.read().split("\n")[:-1]
         self.assertEqual(got["all"], [])
         self.assertEqual(got["sources"][0], "tests/kernels/layernorm_test.cpp")
-        self.assertIn(os.path.join(self.folder, "build") + "/test_lattice.some */simt_vit*", got["tests"])
+        programs = os.path.join(self.folder, "build") + "/test_"
+        self.assertIn(programs + "lattice.some */simt_vit*", got["tests"])
+        self.assertIn(programs + "kernels.some * sweeps", got["tests"])
         self.assertEqual(got["units"], ["kernels/layers/layernorm.cu"])
 
     def test_words(self):

@@ -190,6 +190,15 @@ class Run(unittest.TestCase):
                          f"tests/run: {self.at('none')} is not built\n")
         self.assertEqual(self.code, 2)
 
+    def test_long_sweeps_of_one_program(self):
+        swept = "assert 'BAREVISION_TEST_ALL' in os.environ"
+        self.program({"A.Swept": swept}, "one")
+        self.program({"A.Short": swept.replace(" in ", " not in ")}, "other")
+        self.write("list", f"{self.at('one')} * sweeps\n{self.at('other')} *\n")
+        self.assertIn("\n2 passed, 0 failed", self.run_tests("--tests", self.at("list")))
+        self.write("list", f"{self.at('one')} *\n{self.at('other')} * sweeps\n")
+        self.assertIn("\n0 passed, 2 failed", self.run_tests("--tests", self.at("list")))
+
     def test_checks(self):
         self.program({"A.One": GOOD})
         self.write("fuzz", "#!/bin/sh\necho 'it is well'\n")
