@@ -76,10 +76,10 @@ some_files := $(shell tests/reach --filter '$(FILTER)')
 some := $(if $(filter-out $(words $(test_files)),$(words $(some_files))),some)
 else ifneq ($(BASE),)
 $(if $(shell tests/reach $(BASE) --write $(reach_folder) || echo failed),$(error tests/reach failed))
-all_of_it := $(file <$(reach_folder)/all)
+all_of_it := $(strip $(file <$(reach_folder)/all))
 some := $(if $(all_of_it),,some)
-some_files := $(file <$(reach_folder)/sources)
-reached_checks := $(file <$(reach_folder)/checks)
+some_files := $(strip $(file <$(reach_folder)/sources))
+reached_checks := $(strip $(file <$(reach_folder)/checks))
 endif
 run_files := $(if $(some),$(filter $(test_files),$(some_files)),$(test_files))
 # tests/kernels/simt runs the rows of all operations.

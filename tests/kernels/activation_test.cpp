@@ -1,5 +1,5 @@
 // GELU of inp + bias, and tanh, forward and backward.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 #include "tests/numerics/gelu.h"
 
 namespace bv::test {

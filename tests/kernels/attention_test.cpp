@@ -1,7 +1,7 @@
 // Attention: the oracle, its gradients against finite differences, the cases, and how strict they
 // are in 16 bits.
 #include "simt/device/control.h"
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

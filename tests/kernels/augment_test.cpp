@@ -1,6 +1,6 @@
 // Operations on training images: the oracle, in integers except for hue, and the cases.
 // tests/data/policy_test.cpp compares them with Pillow and torchvision.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

@@ -1,6 +1,6 @@
 // Batch norm: the oracle, its gradients against finite differences (over the batches of several
 // processes, too), and the cases.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

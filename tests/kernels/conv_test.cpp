@@ -1,7 +1,7 @@
 // Convolution: the oracle, its gradients against finite differences, and the cases.
 #include "bench/recorded_model.h"
 #include "engine/options/model_config.h"
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

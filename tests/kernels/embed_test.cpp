@@ -1,5 +1,5 @@
 // Class token, distillation token and position embedding; copies of selected tokens.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

@@ -1,5 +1,5 @@
 // Pixels to normalised patches: the oracle and the cases. There is no gradient.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

@@ -1,6 +1,6 @@
 // Layer normalisation: forward with and without a residual and its dropout, backward with and
 // without dsum; both also fused with a linear layer.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

@@ -1,5 +1,5 @@
 // A linear layer followed by GELU, and the input gradient of a linear layer that follows GELU.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 #include "tests/numerics/gelu.h"
 
 namespace bv::test {

@@ -2,7 +2,7 @@
 // gradient's tail.
 #include <numeric>
 
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

@@ -1,7 +1,7 @@
 // Gradient norm, the optimizers' update, the loss scale, RoundWeights: oracles and cases.
 // An update has no gradient to check; the loss scale's oracle is checked by runs whose expected
 // states are constants.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

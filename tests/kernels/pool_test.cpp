@@ -1,5 +1,5 @@
 // Max pool and average pool: the oracle, its gradients against finite differences, and the cases.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

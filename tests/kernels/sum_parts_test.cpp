@@ -1,5 +1,5 @@
 // SumParts: an fp32 sum in the order that kernels.h defines, so that all devices agree bit for bit.
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "tests/kernels/behind_a_kernel.h"
 #include "tests/kernels/gpu_device.h"
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

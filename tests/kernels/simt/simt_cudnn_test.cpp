@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kernels/cuda/make_cuda_kernels.h"
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {

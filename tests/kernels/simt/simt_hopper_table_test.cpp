@@ -13,7 +13,7 @@
 #include "kernels/kernel_table.h"
 #include "simt/device/control.h"
 #include "tests/files.h"
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 #include "tests/messages.h"
 #include "tests/temporary_folder.h"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "simt/device/tensor_cores.h"
-#include "tests/kernels/kernel_test.h"
+#include "tests/kernels/kernel_cases.h"
 
 namespace bv::test {
 namespace {
