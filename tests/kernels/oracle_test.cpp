@@ -1,4 +1,4 @@
-// What the oracles compute with: moments with their errors, and numbers that track rounding.
+// Moments with their errors, and numbers that track rounding: the means of the oracles.
 #include <gtest/gtest.h>
 
 #include <cmath>
