@@ -58,6 +58,11 @@ GOOD, BAD = "", "result = 'FAILED'; print('a.cpp:1: Failure')"
 SKIP = "result = 'SKIPPED'; print('a.cpp:1: Skipped\\nno GPU')"
 
 
+def take_interrupts():
+    """A command that a shell started in the background would ignore them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Run(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -220,7 +225,7 @@ class Run(unittest.TestCase):
             self.program({"A.One": "pid = os.fork()\nif not pid: os.setpgid(0, 0)\n"
                           "else: open(os.environ['REPORT'] + '/pid', 'w').write(f'{pid} ')\n"
                           "signal.pause()"})
-            process = self.start("A", start_new_session=True)
+            process = self.start("A", start_new_session=True, preexec_fn=take_interrupts)
             until = time.monotonic() + 300
             while not os.path.exists(self.at("pid")) or not self.read("pid"):
                 self.assertLess(time.monotonic(), until)
