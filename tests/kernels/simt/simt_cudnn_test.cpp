@@ -33,12 +33,13 @@ TEST(SimtCudnn, ComputesTheTablesConvolutions) {
     if (!c.name.starts_with("conv_") || c.cpu_only || work_of(c.name) > 1 << 22) continue;
     for (const DType dtype : {DType::fp32, DType::fp16, DType::bf16}) {
       // cuDNN rounds the weight gradient to 16 bits, for which the table's tolerance is too
-      // narrow.
-      if (dtype != DType::fp32 && has_weight_gradient(c.name)) continue;
+      // narrow; the lattice's row of a training in fp16 has another.
+      const bool rounded = dtype != DType::fp32 && has_weight_gradient(c.name);
       const Problem problem = c.make(dtype);
       for (const unsigned char poison : {0xFF, 0x40})
         for (const std::string& failure : execute(problem, device, 0, poison).failures)
-          ADD_FAILURE() << c.name << ": " << failure;
+          if (!rounded || !failure.starts_with("dweight: "))
+            ADD_FAILURE() << c.name << ": " << failure;
       ++cases;
     }
   }
