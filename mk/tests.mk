@@ -109,7 +109,7 @@ test-programs: $(run_programs) $(helpers)
 alone := comm kernels models numerics simt
 needs_launcher := $(if $(some),$(filter-out $(alone),$(run_names))$(filter docs install_test start_test,$(reached_checks)),all)
 # Seconds of this make until now: wall, and CPU of its commands.
-build_seconds = --build-seconds $$(ps -o etimes= -p $$PPID) $$(awk '{ print ($$16 + $$17) / 100 }' /proc/$$PPID/stat)
+build_seconds = --build-seconds $$(awk 'NR == FNR { now = $$1; next } { print now - $$22 / 100, ($$16 + $$17) / 100 }' /proc/uptime /proc/$$PPID/stat)
 test: $(if $(needs_launcher),all) test-programs
 	@$(if $(BASE),$(if $(all_of_it),echo "everything runs: $(all_of_it)",tests/reach $(BASE)))
 	@NVCC=$(NVCC) tests/run $(BUILD) $(build_seconds) --programs "$(run_programs)" $(if $(FILTER),--filter '$(FILTER)',$(if $(some),--tests $(reach_folder)/tests --checks "$(or $(reached_checks),none)"))
