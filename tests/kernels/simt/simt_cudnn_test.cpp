@@ -38,7 +38,8 @@ TEST(SimtCudnn, ComputesTheTablesConvolutions) {
       const Problem problem = c.make(dtype);
       for (const unsigned char poison : {0xFF, 0x40})
         for (const std::string& failure : execute(problem, device, 0, poison).failures)
-          if (!rounded || !failure.starts_with("dweight: "))
+          if (!rounded || !failure.starts_with("dweight: ") ||
+              failure.find("elements differ") == failure.npos)
             ADD_FAILURE() << c.name << ": " << failure;
       ++cases;
     }
