@@ -171,8 +171,8 @@ ClassFolder scan_class(const fs::path& root, const fs::path& folder) {
 std::vector<fs::path> folders_in(const fs::path& path) {
   FolderEntries entries = entries_of(path);
   for (const auto* paths : {&entries.lost, &entries.devices})
-    for (const fs::path& path : *paths)
-      if (may_be_folder(path)) refuse_in_place_of_folder(path);
+    for (const fs::path& lost : *paths)
+      if (may_be_folder(lost)) refuse_in_place_of_folder(lost);
   std::vector<fs::path> folders = std::move(entries.folders);
   folders.insert(folders.end(), entries.linked_folders.begin(), entries.linked_folders.end());
   std::ranges::sort(folders);
