@@ -19,7 +19,8 @@ ifneq ($(cached),)
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 export CCACHE_STATSLOG ?= $(abspath $(BUILD))/ccache.log
-CPPFLAGS += -ffile-prefix-map=$(CURDIR)=.
+no_folder := -ffile-prefix-map=$(CURDIR)=.
+CPPFLAGS += $(no_folder)
 endif
 
 # Precompiled standard headers, included before each file; parsing them takes half of most files'

@@ -17,7 +17,7 @@ try_run_rename := objcopy $(foreach f,$(try_wrapped),--redefine-sym $(f)=simt_$(
 try_debug_rename := test -f
 try_debug_object := -O0 -g
 try_debug_file := -O0 -g
-try_compile = $(cached) $(CXX) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
+try_compile = $(cached) $(CXX) $(no_folder) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
 try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device hopper host try check $(if $(filter run,$(1)),races))
 # Compiles simt/device as one file and simt/host as another, in a third of the time.
 define try_rules
@@ -85,7 +85,7 @@ learn_chosen := $(or $(TOPIC),$(learn_topics))
 rungs_of = $(patsubst learn/%.cu,$(2)/%,$(call in,cu,$(1:%=learn/%)))
 learn_rungs := $(call rungs_of,$(learn_topics),$(BUILD)/learn)
 host_rungs_of = $(patsubst learn/%.cpp,$(BUILD)/learn/%,$(wildcard $(1:%=learn/%/v*.cpp)))
-learn_flags := -I. $(simt_flags) $(counters_flags) -std=c++20 -g1 $(WARN) -Wno-shadow -pthread -ffunction-sections -MMD -MP
+learn_flags := $(no_folder) -I. $(simt_flags) $(counters_flags) -std=c++20 -g1 $(WARN) -Wno-shadow -pthread -ffunction-sections -MMD -MP
 $(BUILD)/learn/try.o: simt/try.cpp
 $(BUILD)/learn/counts.o: learn/counts.cpp
 $(BUILD)/learn/try.o $(BUILD)/learn/counts.o:
@@ -99,10 +99,10 @@ $(learn_rungs): $(BUILD)/learn/%: learn/%.cu simt/cuda_to_cpp simt/try.h $(learn
 # Rungs without a kernel. The part of comm/ that they use is compiled as one file; it needs no package.
 learn_comm := comm/two_level_communicator comm/net/ring_communicator comm/net/mesh \
   comm/single_communicator comm/local/rank_barrier kernels/cpu/stream base/wait
-host_rung := $(CXX) -I. -std=c++20 -O1 -g1 $(avx2) $(WARN) -Wno-unknown-pragmas -pthread -ffunction-sections -MMD -MP
+host_rung := $(CXX) $(no_folder) -I. -std=c++20 -O1 -g1 $(avx2) $(WARN) -Wno-unknown-pragmas -pthread -ffunction-sections -MMD -MP
 $(BUILD)/learn/comm.o: $(learn_comm:%=%.cpp) mk/learn.mk
 	@mkdir -p $(@D) && echo "compile   comm/ (learn)" && printf '$(hash)include "%s"\n' $(learn_comm:%=%.cpp) >$(@:.o=.cpp) && \
-	  $(host_rung) -c -o $@ $(@:.o=.cpp)
+	  $(cached) $(host_rung) -c -o $@ $(@:.o=.cpp)
 $(call host_rungs_of,$(learn_topics)): $(BUILD)/learn/%: learn/%.cpp $(BUILD)/learn/comm.o
 	@mkdir -p $(@D) && echo "compile   $< (learn)" && $(host_rung) -Wl,--gc-sections -MF $@.d -MT $@ -o $@ $< $(BUILD)/learn/comm.o
 # Links all CUDA objects except that of the source that the rung includes, whose launch functions
