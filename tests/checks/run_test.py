@@ -343,7 +343,10 @@ class Batches(unittest.TestCase):
 
     def test_unknown_tests_take_as_long_as_their_suite(self):
         queue = Queue(None, {"A.One": 3000, "A.Two": 5000}, "")
-        self.assertEqual([queue.seconds(name) for name in ("A.New", "B.New")], [4, 0.2])
+        queue.add(Program(None, "build/tests", {}), ["A.New", "B.New"])
+        queue.add(Program(None, "build/test_kernels", {}), ["A.Newer", "C.New"])
+        self.assertEqual([queue.seconds(name) for name in ("A.New", "B.New", "A.Newer", "C.New")],
+                         [4, 0.2, 4, 0.015])
 
 
 if __name__ == "__main__":

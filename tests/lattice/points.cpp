@@ -87,8 +87,9 @@ Point point_of(const std::string& name) {
     }
   }
   if (p.processes % p.stages != 0) fail("its stages don't divide its processes");
-  if (p.has("hopper") || p.has("plain")) p.accumulate = 1;  // a batch takes seconds
-  if (p.has("hopper")) p.epochs = 1;
+  const bool convolves = p.device == "simt" && !p.model.starts_with("vit");
+  if (p.has("hopper") || p.has("plain") || convolves) p.accumulate = 1;  // a batch takes seconds
+  if (p.has("hopper") || convolves) p.epochs = 1;
   if (p.has("amp")) ++p.epochs;
   // With shards, there are as many micro-batches. Else of two images each, the batch of 8 of all.
   const bool sharded = p.has("shards2") || p.has("shards4");

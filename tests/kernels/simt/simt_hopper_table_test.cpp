@@ -52,7 +52,7 @@ TEST(SimtHopperTable, SmallCasesReachEachOperationsKernel) {
   Asking asking;
   for (const KernelCase& c : registered_cases()) {
     if (!is_case_of(*device->operations, c.name)) continue;
-    if (work_of(c.name) > 1 << 20 && !c.always) continue;
+    if (work_of(c.name) > 1 << 17 && !c.always) continue;
     const Problem problem = c.make(DType::bf16);
     DeviceArguments memory(*device, problem.arguments, 0xFF);
     problem.run(asking, memory);
