@@ -80,7 +80,7 @@ std::vector<std::byte> usual_values(const TensorArgument& t) {
   const bool positive = name == "v" || name == "rstd" || name == "running_var" || name == "moments";
   const float lowest = positive ? .25f : -1;
   const size_t size = size_of(t.dtype);
-  std::vector<std::byte> bytes(std::min<size_t>(size_t(t.bytes), size << 20));
+  std::vector<std::byte> bytes(std::min<size_t>(size_t(t.bytes), size << 17));
   uint32_t random = 1;
   for (size_t at = 0; at < bytes.size(); at += size) {
     random = random * 1664525u + 1013904223u;

@@ -6,7 +6,10 @@
 namespace simt {
 namespace {
 
-constexpr size_t chunk_bytes = 512, exact_bytes = size_t{64} << 20;
+constexpr size_t chunk_bytes = 512;
+// In the first blocks, and in later ones, which execute the same code.
+constexpr unsigned first_blocks = 4;
+constexpr size_t exact_bytes = size_t{32} << 20, later_exact_bytes = size_t{4} << 20;
 constexpr unsigned first_turns = 4;
 
 uintptr_t begin_of(Bytes b) { return reinterpret_cast<uintptr_t>(b.begin); }
@@ -23,6 +26,8 @@ void ProxyState::begin() {
   numbers_ = 0;
   compared_ = 0;
   exact_ = true;
+  most_exact_ =
+      blockIdx.x + blockIdx.y + blockIdx.z < first_blocks ? exact_bytes : later_exact_bytes;
   full_at_ = 0;
   since_ = block_.running().id;
   several_ = skipped_ = is_active_ = false;
@@ -31,8 +36,12 @@ void ProxyState::begin() {
   find_areas();
   // Bytes that earlier instructions have written have no known writer; all bytes were 0xFF before.
   for (Area& area : areas_)
-    for (size_t i = 0; i < area.copy.size(); ++i)
-      if (area.data[i] != 0xFF) area.copy[i] = area.data[i], area.writer[i] = unknown;
+    for (size_t begin = 0; begin < area.copy.size(); begin += chunk_bytes) {
+      const size_t end = std::min(begin + chunk_bytes, area.copy.size());
+      if (!std::memcmp(area.data + begin, &area.copy[begin], end - begin)) continue;
+      for (size_t i = begin; i < end; ++i)
+        if (area.data[i] != 0xFF) area.copy[i] = area.data[i], area.writer[i] = unknown;
+    }
 }
 
 // A __shared__ variable appears when a thread reaches its declaration.
@@ -95,7 +104,7 @@ void ProxyState::hands_over(unsigned thread, unsigned to) {
   if (exact_ || thread / 32 != to / 32) {
     compare_all(thread, true);
     since_ = to;
-    exact_ = compared_ < exact_bytes;
+    exact_ = compared_ < most_exact_;
     turns_ = 0, is_active_ = false;
   } else {
     const bool begins_round = to == since_;

@@ -12,13 +12,14 @@
 
 namespace simt {
 
-// Comparing all of 200 KiB at each switch of threads would take longer than the kernel's own work.
-// So once a block has compared `exact_bytes`, a switch between lanes of a warp compares only hot
-// chunks, those in which threads have stored before. A store elsewhere is found when another warp
-// runs or the async proxy uses the bytes. If several lanes have run by then, its writer is "a
-// thread of warp 3", and a fence by any lane of that warp counts for it. The chunk is hot from then
-// on. After four turns of the warp's lanes without a store or a fence, these switches no longer
-// compare hot chunks either: a store from then on is also attributed to the warp.
+// Comparing all of 200 KiB at each switch of threads would take longer than the kernel's own
+// work. So once a block has compared `most_exact_` bytes, a switch between lanes of a warp
+// compares only hot chunks, those in which threads have stored before. A store elsewhere is found
+// when another warp runs or the async proxy uses the bytes. If several lanes have run by then,
+// its writer is "a thread of warp 3", and a fence by any lane of that warp counts for it. The
+// chunk is hot from then on. After four turns of the warp's lanes without a store or a fence,
+// these switches no longer compare hot chunks either: a store from then on is also attributed to
+// the warp.
 class ProxyState {
  public:
   explicit ProxyState(Block& block) : block_(block) {}
@@ -90,11 +91,11 @@ class ProxyState {
 
   Block& block_;
   std::vector<Area> areas_;
-  size_t areas_seen_ = 0;
   std::vector<uint32_t> fenced_;  // when each thread has last executed fence.proxy.async
   bool fenced_unknown_ = false;
   uint32_t clock_ = 1;
   size_t compared_ = 0;     // bytes in this block
+  size_t most_exact_ = 0;   // until then,
   bool exact_ = true;       // all is compared at each switch
   uint32_t full_at_ = 0;    // when all was compared last
   unsigned since_ = 0;      // the thread that has run since then
