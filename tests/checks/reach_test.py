@@ -133,7 +133,9 @@ class Reach(unittest.TestCase):
         self.assertEqual(got["sources"][0], "tests/kernels/layernorm_test.cpp")
         programs = os.path.join(self.folder, "build") + "/test_"
         self.assertIn(programs + "lattice.some */simt_vit*", got["tests"])
-        self.assertIn(programs + "kernels.some * sweeps", got["tests"])
+        sweeps = "KernelTable/cuda*:KernelTable/simt*"
+        self.assertIn(f"{programs}kernels.some *-{sweeps}", got["tests"])
+        self.assertIn(f"{programs}kernels.some {sweeps} sweeps", got["tests"])
         self.assertEqual(got["units"], ["kernels/layers/layernorm.cu"])
 
     def test_words(self):
