@@ -67,19 +67,30 @@ void allocate(Slot& slot, const LoaderOptions& o, size_t image_bytes, size_t lay
   slot.indices.resize(rows);
 }
 
-}  // namespace
-
-int64_t training_batches(DataKind kind, int64_t images, int64_t batch) {
-  return kind == DataKind::synthetic ? synthetic_batches : images / batch;
-}
-
-std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images) {
+Order shuffled(uint64_t seed, int64_t epoch, int64_t images) {
   Order order(images);
   std::iota(order.begin(), order.end(), 0u);
   for (int64_t i = images - 1; i > 0; --i) {
     const Philox4 random =
         philox(seed, static_cast<uint32_t>(i), static_cast<uint32_t>(epoch), 0, random_order);
     std::swap(order[i], order[uint64_t{random.at[0]} * (i + 1) >> 32]);
+  }
+  return order;
+}
+
+}  // namespace
+
+int64_t training_batches(DataKind kind, int64_t images, int64_t batch) {
+  return kind == DataKind::synthetic ? synthetic_batches : images / batch;
+}
+
+std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images, int64_t left_over) {
+  Order order = shuffled(seed, left_over ? 0 : epoch, images);
+  for (int64_t next = 1; left_over && next <= epoch; ++next) {
+    std::vector<bool> waits(images);
+    for (int64_t i = images - left_over; i < images; ++i) waits[order[i]] = true;
+    order = shuffled(seed, next, images);
+    std::ranges::stable_partition(order, [&](uint32_t image) { return waits[image]; });
   }
   return order;
 }
@@ -158,7 +169,9 @@ struct Loader::State {
   std::shared_ptr<const Order> order_of(int64_t epoch) {
     if (!train || !options.images || options.kind == DataKind::synthetic) return nullptr;
     if (!order || order_epoch != epoch) {
-      order = std::make_shared<const Order>(epoch_order(options.seed, epoch, data.size()));
+      const int64_t used = batches * options.local_batch * options.ranks;
+      order = std::make_shared<const Order>(epoch_order(
+          options.seed, epoch, data.size(), options.left_over_first ? data.size() - used : 0));
       order_epoch = epoch;
     }
     return order;

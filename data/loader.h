@@ -29,10 +29,13 @@ struct Batch {
 // Batches of a training epoch; `batch`: images per batch, over all processes.
 int64_t training_batches(DataKind, int64_t images, int64_t batch);
 
-// A training epoch's permutation of the images (Fisher & Yates), keyed by (seed, epoch).
-std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images);
+// A training epoch's permutation of the images (Fisher & Yates), keyed by (seed, epoch). The last
+// `left_over` images of the epoch before come first, so that each image is in one of two epochs.
+// Takes time in proportion to the epoch's number if there are any.
+std::vector<uint32_t> epoch_order(uint64_t seed, int64_t epoch, int64_t images,
+                                  int64_t left_over = 0);
 
-// Training: position p of an epoch holds image epoch_order(seed, epoch, images)[p]. Batch k covers
+// Training: position p of an epoch holds image epoch_order(seed, epoch, ...)[p]. Batch k covers
 // the local_batch * ranks positions from k * local_batch * ranks on; rank r reads the r-th
 // local_batch of them. Never ends: the next epoch follows after training_batches() batches.
 // Evaluation (train = false): each image once, in order; rank r reads the r-th contiguous share.

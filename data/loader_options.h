@@ -23,6 +23,7 @@ struct LoaderOptions {
   Augmentation augment = {};
   Mixing mixing = {};
   bool skip_bad_images = false;
+  bool left_over_first = false;         // an epoch begins with what the one before has left out
   std::vector<int64_t> known_bad = {};  // images to skip, already reported
   // Called once per skipped image that isn't in known_bad, by one thread at a time; must not block.
   std::function<void(const std::string& line)> warn;

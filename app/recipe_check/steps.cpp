@@ -1,5 +1,6 @@
 // Checks of the number of updates, their size and their learning rate.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "app/recipe_check/checks.h"
@@ -38,12 +39,15 @@ void check_updates(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   const int64_t updates = updates_per_epoch(s), all = updates_of(o.epochs, updates);
   if (updates >= few_updates && all >= few_updates_in_all) return;
+  const auto fits = std::bit_floor(static_cast<uint64_t>(s.data.train->size()) / (2 * few_updates));
+  const int64_t epochs = (few_updates_in_all + updates - 1) / updates;
   findings.push_back(
       {.what = "only " + counted(all, "update") + " (" + std::to_string(updates) + " per epoch)",
        .why = "too few to train well",
-       .advice = o.accumulate > 1        ? "use --accumulate 1"
-                 : updates < few_updates ? "use a smaller --batch"
-                                         : "use a smaller --batch or more --epochs"});
+       .advice = o.accumulate > 1 ? "use --accumulate 1"
+                 : updates < few_updates
+                     ? "use --batch " + std::to_string(std::max(fits, 1UL))
+                     : "use --epochs " + std::to_string(epochs) + ", or a smaller --batch"});
 }
 
 void check_remainder(const Setup& s, Findings& findings) {
@@ -59,14 +63,18 @@ void check_remainder(const Setup& s, Findings& findings) {
                       .advice = "use --accumulate " + std::to_string(fits)});
 }
 
-// An epoch has only full batches, so a large share of a small data set may be left out.
+// An epoch has only full batches, so a large share of a small data set may be left out. If it has
+// few, the advice of check_updates counts.
 void check_left_out(const Setup& s, Findings& findings) {
+  const Options& o = s.options;
   const int64_t images = s.data.train->size();
   const auto left = [&](int64_t batch) {
     return images - batch * training_batches(s.data.kind, images, batch);
   };
-  const int batch = *s.options.batch, step = std::max(1, s.replicas) * 2;  // mixing needs pairs
-  if (double(left(batch)) <= many_left_out * double(images)) return;
+  const int batch = *o.batch, step = std::max(1, s.replicas) * 2;  // mixing needs pairs
+  if (o.left_over == LeftOver::next || updates_per_epoch(s) < few_updates ||
+      double(left(batch)) <= many_left_out * double(images))
+    return;
   int fits = batch;
   for (int fewer = batch / step * step; 2 * fewer >= batch && fewer > 0; fewer -= step)
     if (left(fewer) < left(fits)) fits = fewer;

@@ -186,6 +186,7 @@ LoaderOptions loader_options(const Options& o, DataKind kind, int batch, int cor
           .crop = cropping_of(o),
           .augment = augmentation_of(o),
           .skip_bad_images = o.on_bad_image == OnBadImage::skip,
+          .left_over_first = o.left_over == LeftOver::next,
           .workers = o.workers > 0 ? o.workers : cores};
 }
 

@@ -21,6 +21,7 @@ namespace bv {
 enum class Augment : uint8_t { none, basic, strong };
 enum class OnBadImage : uint8_t { fail, skip };
 enum class BestBy : uint8_t { top1, loss };
+enum class LeftOver : uint8_t { next, drop };
 enum class Decay : uint8_t { weights, all };
 enum class Curve : uint8_t { constant, cosine, step, multistep, poly };
 enum class ScheduleBy : uint8_t { step, epoch };
@@ -37,6 +38,7 @@ constexpr std::array<std::string_view, sizeof...(Text)> word_list(Text... texts)
 // The words of each type, in the order of its enumerators.
 constexpr auto words(Augment) { return word_list("none", "basic", "strong"); }
 constexpr auto words(OnBadImage) { return word_list("fail", "skip"); }
+constexpr auto words(LeftOver) { return word_list("next", "drop"); }
 constexpr auto words(BestBy) { return word_list("top1", "loss"); }
 constexpr auto words(Decay) { return word_list("weights", "all"); }
 constexpr auto words(Curve) { return word_list("constant", "cosine", "step", "multistep", "poly"); }

@@ -181,6 +181,9 @@ constexpr OptionRow step_rows[] = {
     {"batch", "N", of<&O::batch>, "images per forward pass, over all processes", count},
     {"local_batch", "N", of<&O::local_batch>,
      "images per forward pass of each process, instead of --batch", count, new_run},
+    {"left_over", "", of<&O::left_over>,
+     "an epoch has only full batches: the images left out begin the next epoch, or have to wait to "
+     "be drawn; default: next up to 500 images"},
     {"accumulate", "N", of<&O::accumulate>, "batches per update", between(1, 1e6)},
     {"eval_every", "N", of<&O::eval_every>,
      "epochs from one evaluation to the next; another one follows the last epoch; 0: none, with "

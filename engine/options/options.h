@@ -107,8 +107,9 @@ struct ModelOptions {
 };
 
 struct StepOptions {
-  std::optional<int> batch;        // images per forward pass over all processes
-  std::optional<int> local_batch;  // ... per process
+  std::optional<int> batch;             // images per forward pass over all processes
+  std::optional<int> local_batch;       // ... per process
+  LeftOver left_over = LeftOver::drop;  // the default of runs that predate the option
   int accumulate = 1;
   double epochs = 10;
   std::optional<int64_t> steps;  // maximum number of updates, counting those before a resume

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -18,9 +19,28 @@
 namespace bv {
 namespace {
 
+constexpr int64_t least_updates = 8, few_images = 500;
+constexpr int64_t least_for_batch_norm = 8;
+
+// The batch for few images, if a model's default is larger: the power of two that gives an epoch 8
+// updates or more, but 8 images to each batch norm.
+int64_t batch_for(const Options& o, int64_t images, int batch_norms) {
+  const auto most = static_cast<uint64_t>(images / (least_updates * o.accumulate));
+  const int64_t fits = std::max<int64_t>(static_cast<int64_t>(std::bit_floor(most)), 1);
+  return std::max(fits, least_for_batch_norm * batch_norms);
+}
+
+// A learning rate that was for another batch, in two digits: it follows linearly for SGD (Goyal et
+// al. 2017), with the square root for Adam (Malladi et al. 2022).
+double scaled_rate(const Options& o, double batches) {
+  const double lr = o.lr * (o.optimizer == OptimizerKind::sgd ? batches : std::sqrt(batches));
+  return std::stod(format_number(lr, 2));
+}
+
 // Resolves --batch, the images of all replicas, and each replica's share, which is even if images
 // are mixed in pairs. A recipe's batch is adjusted to data and replicas; the user's must fit them.
-void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::string>& notes) {
+void resolve_batch(Options& o, int replicas, int64_t images, bool batch_norm,
+                   std::vector<std::string>& notes) {
   const int parts = std::max(replicas, o.shards);
   const std::string processes = std::to_string(parts) + (o.shards         ? " shards"
                                                          : o.pipeline > 1 ? " replicas"
@@ -47,15 +67,23 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
     throw UserError(asked + " is " + why + "; " + other + " would fit");
   };
   if (!o.is_explicit("batch") && !o.is_explicit("local_batch")) {
+    const int64_t wanted = batch;
+    if (o.source("batch") < Source::named_recipe)
+      batch = std::min(batch, batch_for(o, images, !batch_norm ? 0 : o.sync_bn ? 1 : parts));
+    const bool few = batch < wanted || largest < wanted;
     const int64_t in_micro_batches = fitting(o.shards ? unit : unit * o.micro_batches.value_or(1));
-    const int64_t wanted =
-        std::exchange(batch, in_micro_batches ? in_micro_batches : fitting(unit));
+    batch = in_micro_batches ? in_micro_batches : fitting(unit);
+    std::string now = std::to_string(batch), recipes = std::to_string(wanted);
+    if (few && std::max(o.source("lr"), o.source("batch")) < Source::named_recipe) {
+      recipes += " and " + format_number(o.lr);
+      o.lr = scaled_rate(o, double(batch) / double(wanted));
+      now += " and lr " + format_number(o.lr);
+    }
     if (batch != wanted)
-      notes.push_back(
-          "batch " + std::to_string(batch) + ", not the recipe's " + std::to_string(wanted) + ": " +
-          (largest < wanted ? "there are " + std::to_string(images) + " images to train on"
-                            : std::string(mixing ? "an even number" : "the same number") +
-                                  " for each of " + processes));
+      notes.push_back("batch " + now + ", not the recipe's " + recipes + ": " +
+                      (few ? "there are " + std::to_string(images) + " images to train on"
+                           : std::string(mixing ? "an even number" : "the same number") +
+                                 " for each of " + processes));
   } else if (batch % unit) {
     int fewer = replicas;
     while (fewer > 1 && batch % (unit / parts * fewer)) --fewer;
@@ -69,6 +97,25 @@ void resolve_batch(Options& o, int replicas, int64_t images, std::vector<std::st
   }
   o.batch = static_cast<int>(batch);
   o.local_batch = static_cast<int>(batch / replicas);
+}
+
+void resolve_left_over(Options& o, const DataSets& data) {
+  const bool few = data.kind != DataKind::synthetic && data.train->size() <= few_images;
+  if (o.resume.empty() && o.source("left_over") == Source::built_in)
+    o.left_over = few ? LeftOver::next : LeftOver::drop;
+}
+
+// A model with random weights needs thousands of photos.
+void name_weights(Setup& s) {
+  const Options& o = s.options;
+  const int64_t photos = s.data.train->size();
+  if (s.data.kind != DataKind::photos || photos > 2 * few_images || !o.weights.empty() ||
+      !o.resume.empty())
+    return;
+  s.notes.push_back(
+      "few photos: a pretrained model learns more from them: --weights NAME (./launcher "
+      "weights list " +
+      s.model.name + ")");
 }
 
 // --shards: each process computes its shards as micro-batches.
@@ -349,7 +396,9 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
   resolve_shards(o, s.replicas);
-  resolve_batch(o, s.replicas, s.data.train->size(), s.notes);
+  resolve_batch(o, s.replicas, s.data.train->size(), s.model.family->batch_norm, s.notes);
+  resolve_left_over(o, s.data);
+  name_weights(s);
   resolve_micro_batches(o, s.model);
   resolve_log_every(o, s.data.kind, s.data.train->size());
   // Pixels are normalised as when the weights were trained, unless options say otherwise.

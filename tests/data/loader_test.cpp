@@ -8,6 +8,8 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "base/machine_error.h"
 #include "data/augment/augment.h"
@@ -202,6 +204,23 @@ TEST(Loader, OrderIsAPermutationOfEachEpoch) {
   for (uint32_t i = 0; i < 1000; ++i) EXPECT_EQ(sorted[i], i);
 }
 
+TEST(Loader, AnEpochBeginsWithWhatTheOneBeforeLeftOut) {
+  for (const auto [images, batch] : {std::pair{110, 16}, {15, 8}, {7, 4}, {500, 64}, {64, 64}}) {
+    const int left = images % batch;
+    std::vector<uint32_t> before = epoch_order(3, 0, images, left);
+    EXPECT_EQ(before, epoch_order(3, 0, images));
+    for (int epoch = 1; epoch < 12; ++epoch) {
+      const std::vector<uint32_t> order = epoch_order(3, epoch, images, left);
+      EXPECT_TRUE(std::is_permutation(order.begin(), order.begin() + left, before.end() - left));
+      EXPECT_TRUE(std::is_permutation(order.begin(), order.end(), before.begin()));
+      const std::set<uint32_t> again(order.end() - left, order.end());
+      for (int i = images - left; i < images; ++i) EXPECT_FALSE(again.contains(before[i]));
+      EXPECT_EQ(order == epoch_order(3, epoch, images), left == 0);
+      before = order;
+    }
+  }
+}
+
 // Compares shown()'s description of a row with the row itself.
 TEST_F(Photos, TheShownPartIsWhatARowHolds) {
   const auto row_of = [&](const LoaderOptions& o, int64_t index) {
@@ -286,6 +305,25 @@ TEST_F(Photos, AnyRestartGivesTheSameBatches) {
       EXPECT_EQ(copy(loader.next(), o), expected[i]) << first << " " << i;
   }
   loader.start(0, 0);  // and destroyed while batches are being prepared
+}
+
+TEST_F(Photos, WhatIsLeftOutComesNextAfterAnyRestart) {
+  options_.local_batch = 8, options_.left_over_first = true;
+  ASSERT_EQ(sets_.train->size(), 18);
+  const auto expected = batches(*sets_.train, options_, true, 0, 0, 8);
+  for (int b = 0; b < 8; ++b) {
+    const std::vector<uint32_t> order = epoch_order(5, b / 2, 18, 2);
+    for (int i = 0; i < 8; ++i)
+      EXPECT_EQ(expected[b].labels[i], sets_.train->label(order[b % 2 * 8 + i]));
+    EXPECT_EQ(batches(*sets_.train, options_, true, b / 2, b % 2, 1)[0], expected[b]);
+    for (const int rank : {0, 1}) {
+      LoaderOptions o = options_;
+      o.local_batch = 4, o.rank = rank, o.ranks = 2;
+      const Copy share = batches(*sets_.train, o, true, b / 2, b % 2, 1)[0];
+      EXPECT_TRUE(std::ranges::equal(share.labels,
+                                     std::span(expected[b].labels).subspan(size_t(4 * rank), 4)));
+    }
+  }
 }
 
 TEST_F(Photos, RanksShareTheBatch) {

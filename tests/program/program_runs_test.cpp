@@ -103,7 +103,8 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
   EXPECT_TRUE(has(plan, " " + peak[0] + " bytes"));
   EXPECT_TRUE(has(plan, "\none step: "));
   EXPECT_TRUE(has(go("vit_tiny --data cifar --plan").output,
-                  "\nbatch 44, not the recipe's 64: there are 44 images to train on\n"));
+                  "\nbatch 4 and lr 0.00025, not the recipe's 64 and 0.001: there are 44 images "
+                  "to train on\n"));
 }
 
 // Compares with /proc in the middle of a later epoch, and then kills the run.
@@ -279,6 +280,28 @@ TEST_F(ProgramRuns, ResumedRunsKeepTheirOptions) {
   EXPECT_TRUE(has(none.output, "a/last/weights.safetensors"));
   EXPECT_TRUE(has(none.output, "\nnothing left to do: 10 steps done\n"));
   EXPECT_FALSE(has(longer.output, "nothing left"));
+}
+
+// 44 images, 4 of which each epoch leaves out.
+TEST_F(ProgramRuns, ResumedRunsKeepTheirOrderOfImages) {
+  const std::string words = on_cifar + "--batch 8 --epochs 3 ";
+  go(words + "--out next");
+  go(words + "--left-over drop --out drop");
+  EXPECT_FALSE(contents(in("next/last/weights.safetensors")) ==
+               contents(in("drop/last/weights.safetensors")));
+  for (const std::string how : {"next", "drop"}) {
+    go(words + "--steps 7 --out part " + (how == "drop" ? "--left-over drop" : ""));
+    std::string config = contents(in("part/config.json"));
+    const std::string line = "\"left_over\": \"" + how + "\"";
+    const size_t at = config.find(line);
+    ASSERT_NE(at, config.npos);
+    // A run that began before there was the option has none.
+    if (how == "drop")
+      write_text(in("part/config.json"), config.replace(at - 2, line.size() + 3, ""));
+    go("--resume part --steps 15");
+    expect_same_state("part", how);
+    std::filesystem::remove_all(in("part"));
+  }
 }
 
 TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {

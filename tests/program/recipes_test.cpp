@@ -52,7 +52,7 @@ TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {
       << end.output;
   EXPECT_TRUE(has(end.output, "batch 32, not the recipe's 128: there are 32 images to train on"));
   const std::string line =
-      "warning: only 2 updates (1 per epoch): too few to train well; use a smaller --batch\n";
+      "warning: only 2 updates (1 per epoch): too few to train well; use --batch 4\n";
   EXPECT_TRUE(has(end.output, line)) << end.output;
   // Printed once.
   EXPECT_FALSE(has(go("--resume run --epochs 3").output, line));

@@ -100,13 +100,12 @@ TEST(Lint, SaysNothingOfDefaults) {
 }
 
 TEST(Lint, TooFewUpdates) {
-  expect_line(
-      with(vit, {"--epochs", "40"}),
-      "warning: only 80 updates (2 per epoch): too few to train well; use a smaller --batch",
-      {.train = 128});
+  expect_line(with(vit, {"--epochs", "40"}),
+              "warning: only 80 updates (2 per epoch): too few to train well; use --batch 16",
+              {.train = 128});
   expect_line(with(vit, {"--epochs", "2"}),
-              "warning: only 90 updates (45 per epoch): too few to train well; use a smaller "
-              "--batch or more --epochs");
+              "warning: only 90 updates (45 per epoch): too few to train well; use --epochs 3, "
+              "or a smaller --batch");
   expect_line(with(vit, {"--accumulate", "15", "--epochs", "100"}),
               "warning: only 300 updates (3 per epoch): too few to train well; use --accumulate 1");
   expect_none(with(vit, {"--accumulate", "9", "--epochs", "20"}));
@@ -115,12 +114,15 @@ TEST(Lint, TooFewUpdates) {
 }
 
 TEST(Lint, ImagesThatSitOut) {
-  const Words lines = lines_of(vit, {.train = 100});
-  ASSERT_EQ(lines.size(), 2u);  // the first warns of few updates
-  EXPECT_EQ(
-      lines[1],
-      "warning: 36 of 100 images are left out of each epoch, different ones each time: only full "
-      "batches of 64 are used; use --batch 50");
+  const Words wide = with(vit, {"--batch", "400"});
+  expect_line(wide,
+              "warning: 339 of 1939 images are left out of each epoch, different ones each time: "
+              "only full batches of 400 are used; use --batch 242",
+              {.train = 1939});
+  expect_none(with(wide, {"--left-over", "next"}), {.train = 1939});
+  // One advice, not two: with fewer images a batch, more of them are used, too.
+  expect_line(vit, "warning: only 30 updates (1 per epoch): too few to train well; use --batch 8",
+              {.train = 100});
   expect_none(vit, {.train = 4 * 64 + 28});  // a tenth
 }
 
