@@ -513,18 +513,19 @@ __device__ void find_gradients(const Arguments& arguments, Shared& s, const Grou
 template <class T, bool dropout>
 __global__ void __launch_bounds__(threads, 1)
     attention_backward_sm90(const __grid_constant__ Arguments arguments) {
-  await_kernel_ahead();
   auto& s = shared<Shared>();
   if (threadIdx.x == 0) init_barriers(s);
   __syncthreads();
   const int warp = __shfl_sync(~0u, static_cast<int>(threadIdx.x) / warp_size, 0);
   if (warp < group_warps) {
     setmaxnreg_dec<sm90::producer_registers>();
+    await_kernel_ahead();
     if (warp == copy_warp && threadIdx.x == 0) copy(arguments, s);
     if (warp >= first_stats_warp && warp < first_stats_warp + stats_warps)
       find_stats<T>(arguments, s);
   } else {
     setmaxnreg_inc<sm90::consumer_registers>();
+    await_kernel_ahead();
     const int group = warp / group_warps - 1, parts = arguments.block_parts();
     for (int n = 0; n < parts; ++n)
       find_gradients<T, dropout>(arguments, s, GroupPart(arguments, n, group),

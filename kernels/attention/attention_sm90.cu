@@ -108,9 +108,11 @@ struct Attention {
     __syncthreads();
     if (threadIdx.x < warpgroup) {
       setmaxnreg_dec<sm90::producer_registers>();
+      await_kernel_ahead();
       if (threadIdx.x == 0) produce(arguments, s);
     } else {
       setmaxnreg_inc<sm90::consumer_registers>();
+      await_kernel_ahead();
       consume(arguments, s);
     }
   }
@@ -322,6 +324,7 @@ struct Attention {
     }
     wgmma_wait_group<0>(x.o);
     release(s, step - 1);
+    bar_sync(1 + consumer, warpgroup);  // a warp's wait doesn't end what the others' parts read
     write(x, q, op.lse + int64_t{t.head} * op.shape.Q + t.query, op.shape.Q - t.query,
           dropout ? keep_scale(op.drop) : 1);
     store(arguments, q, t, consumer);
@@ -353,7 +356,6 @@ struct Attention {
 template <class T, int D, int keys, bool dropout>
 __global__ void __launch_bounds__(sm90::threads, 1)
     attention_forward_sm90(const __grid_constant__ Arguments arguments) {
-  await_kernel_ahead();
   Attention<T, D, keys, dropout>::run(arguments);
 }
 

@@ -8,6 +8,8 @@
 //   widest              the most columns of a tile for which registers suffice
 //   same_columns        whether all items of a block must have the same columns
 //   phases              whether parts of k are phases (Division)
+//   in_step<m, n>       without same_columns, or with phases: whether buffers stay in step if a
+//                       consumer leaves out a tile m x n, as where its half of an item has no rows
 #pragma once
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/plain.cuh"
@@ -19,6 +21,9 @@ namespace bv::BAREVISION_GPU::sm90 {
 // 16-bit tiles are stored through shared memory, 64 columns at a time: TMA stores whole rows of
 // 128 bytes while the threads write the next piece.
 constexpr int piece_columns = 64;
+// The parts in which a consumer stores a tile, each of `rows` rows, in two buffers in turn.
+template <int tile_m, int tile_n, int rows>
+constexpr bool evenly_many = (tile_m / rows) * (tile_n / piece_columns) % 2 == 0;
 
 template <int tile_m>
 struct Piece {
@@ -160,6 +165,8 @@ struct AcrossBlocks {
 // ---- out (+)= sums in fp32 --------------------------------------------------------------------
 struct ToFp32 {
   static constexpr bool sums_of_a = true, same_columns = false, phases = false;
+  template <int, int>
+  static constexpr bool in_step = true;  // has no buffers
   template <int>
   using Carried = Nothing;
   float* out;       // [parts, M, N]

@@ -129,6 +129,14 @@ template <class T, class A, class B, class Epilogue, int tile_m, int tile_n,
           Consumers as = Consumers::in_turn>
 struct Product {
   static_assert(tile_n % 64 == 0, "boxes of 64");
+  // A half without rows may have an item after it only where columns or phases change.
+  static constexpr bool stays_in_step() {
+    if constexpr (as == Consumers::in_turn || (Epilogue::same_columns && !Epilogue::phases))
+      return true;
+    else
+      return Epilogue::template in_step<tile_m, tile_n>;
+  }
+  static_assert(stays_in_step(), "a consumer that leaves out a tile finds its buffers out of step");
   // A producer that also adds up partial sums needs more registers.
   static constexpr int producer_registers = 40, consumer_registers = 232;
   static constexpr bool same_columns = Epilogue::same_columns;
@@ -198,10 +206,12 @@ struct Product {
     __syncthreads();
     if (threadIdx.x < warpgroup) {
       setmaxnreg_dec<producer_registers>();
+      await_kernel_ahead();
       if (threadIdx.x == 0) produce(arguments, s);
       if (threadIdx.x >= warp_size) add_up(arguments.beside);
     } else {
       setmaxnreg_inc<consumer_registers>();
+      await_kernel_ahead();
       consume(arguments, s);
     }
   }
@@ -319,7 +329,6 @@ struct Product {
 template <class Product>
 __global__ void __launch_bounds__(threads, 1)
     sm90_product(const __grid_constant__ typename Product::Arguments arguments) {
-  await_kernel_ahead();
   Product::run(arguments);
 }
 

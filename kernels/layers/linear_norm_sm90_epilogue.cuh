@@ -45,6 +45,8 @@ template <class T>
 struct NormForward {
   static constexpr bool sums_of_a = false, same_columns = false, phases = false;
   static constexpr int pieces = row_length / piece_columns;
+  template <int, int tile_n>
+  static constexpr bool in_step = tile_n == row_length;  // whole rows: the last item is left out
   template <int>
   using Carried = Nothing;
   CUtensorMap out, sum, stream;  // [M, row_length] T in boxes of [norm_rows, 64]

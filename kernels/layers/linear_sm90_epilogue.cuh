@@ -35,6 +35,8 @@ template <class T>
 struct AddBias {
   static constexpr bool sums_of_a = false, same_columns = false, phases = false;
   static constexpr int widest = 192;
+  template <int tile_m, int tile_n>
+  static constexpr bool in_step = evenly_many<tile_m, tile_n, piece_rows>;
   template <int>
   using Carried = Nothing;
   CUtensorMap out;  // [M, N] T in boxes of [piece_rows, 64]
@@ -85,6 +87,8 @@ template <class T>
 struct AddBiasGelu {
   static constexpr bool sums_of_a = false, same_columns = false, phases = false;
   static constexpr int widest = 192;
+  template <int, int>
+  static constexpr bool in_step = true;  // has one buffer each
   template <int>
   using Carried = Nothing;
   CUtensorMap out, h;  // [M, N] T in boxes of [piece_rows, 64]

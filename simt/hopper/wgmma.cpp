@@ -75,6 +75,12 @@ void Wgmmas::fence(const WarpRegisters& named, Site site) {
   }
 }
 
+// Whether to be as early as the hardware may be.
+bool Wgmmas::lands_now() const {
+  const auto early = lands_early();
+  return early ? *early : hopper_.block.random() % 2;
+}
+
 // ---- Issue -------------------------------------------------------------------------------------
 
 void Wgmmas::check_same(const std::array<WgmmaCall, 32>& calls, Site site) const {
@@ -146,10 +152,7 @@ void Wgmmas::issue(const std::array<WgmmaCall, 32>& calls, Site site) {
       part.a_at[i] = calls[i].a;
       std::memcpy(part.a[i], calls[i].a, sizeof part.a[i]);
     }
-  if (!d->flies()) {
-    const auto early = lands_early();
-    d->begin_flight(early ? *early : block.random() % 2);
-  }
+  if (!d->flies()) d->begin_flight(lands_now());
   d->last = group.warp[w].issued - 1;
   if (!d->is_early()) return;
   compute(op, w, 1);
@@ -278,7 +281,7 @@ bool Wgmmas::wait(unsigned pending, const WarpRegisters& named, Site site) {
                    " is committed: wgmma.commit_group is missing,",
                site);
   const size_t groups = warp.groups > pending ? warp.groups - pending : 0;
-  if (group.groups() < groups) return false;
+  if (group.groups() < groups && !lands_now()) return false;
   const size_t end = groups ? group.ends[groups - 1] : 0;
   finish(group, end);
   for (; warp.waited < end; ++warp.waited) check_a(group.operation(warp.waited), w, site);
@@ -295,22 +298,23 @@ bool Wgmmas::wait(unsigned pending, const WarpRegisters& named, Site site) {
   }
   size_t waited = warp.waited;
   for (const Warp& other : group.warp) waited = std::min(waited, other.waited);
-  for (; group.first < waited; ++group.first) group.operations.pop_front();
+  for (; group.first < waited; ++group.first) {
+    for (const Hold hold : group.operations.front().reads) release_read(hold);
+    group.operations.pop_front();
+  }
   return true;
 }
 
-// Computes what is left of the operations before `end` and releases their reads.
+// Computes what has been issued of the operations before `end`. A warp's wait ends only its part,
+// perhaps before others issue theirs, so the operands stay held until all have waited.
 void Wgmmas::finish(Warpgroup& group, size_t end) {
   for (size_t number = group.first; number < end; ++number) {
     Operation& op = group.operation(number);
-    if (op.is_finished) continue;
-    op.is_finished = true;
     for (unsigned w = 0; w < warps; ++w) {
       unsigned count = 0;
-      while (w + count < warps && !op.part[w + count].is_done) ++count;
+      while (w + count < warps && op.part[w + count].d && !op.part[w + count].is_done) ++count;
       if (count) compute(op, w, count), w += count;
     }
-    for (const Hold hold : op.reads) release_read(hold);
   }
 }
 
@@ -338,11 +342,21 @@ void Wgmmas::park(unsigned pending, Site site) {
 void Wgmmas::returns(unsigned thread) {
   if (groups_.empty()) return;
   Warpgroup& group = *groups_[thread / warp_size / warps];
-  const Warp& warp = group.warp[thread / warp_size % warps];
+  const size_t first = thread / warp_size / warps * warps;
+  const Warp& warp = group.warp[thread / warp_size - first];
+  const auto& threads = hopper_.block.threads();
+  for (unsigned w = 0; w < warps && warp.waited == warp.issued; ++w) {
+    const size_t others = group.warp[w].issued, both = std::min(others, warp.issued);
+    const Thread& other = threads[(first + w) * warp_size];
+    if (other.returned && others != warp.issued)
+      hopper_.block.fail_with(simt::name(both == others ? other : threads[thread]) +
+                              " returned without " + words(group.operation(both)) +
+                              " of its warpgroup");
+  }
   if (warp.waited == warp.issued) return;
   const Operation& op = group.operation(warp.waited);
-  hopper_.block.fail_with(simt::name(hopper_.block.threads()[thread]) + " returns with " +
-                          words(op) + " in flight: wgmma.wait_group is missing");
+  hopper_.block.fail_with(simt::name(threads[thread]) + " returns with " + words(op) +
+                          " in flight: wgmma.wait_group is missing");
 }
 
 std::string Wgmmas::hang() const {

@@ -74,7 +74,6 @@ class Wgmmas {
     Site site;
     unsigned issuer;  // the thread
     std::vector<Hold> reads{};
-    bool is_finished = false;
     Part part[4]{};
   };
   struct Warp {
@@ -106,6 +105,7 @@ class Wgmmas {
   void finish(Warpgroup&, size_t end);
   void check_a(const Operation&, unsigned warp, Site) const;
   void find_areas();
+  bool lands_now() const;
   std::string words(const Operation&) const;
 
   Hopper& hopper_;

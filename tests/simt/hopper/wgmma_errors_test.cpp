@@ -31,6 +31,7 @@ enum class Bug {
   no_proxy_fence,
   no_barrier,
   refilled,
+  out_over_a,
 };
 
 constexpr TileLayout tile{Major::k, Swizzle::b128, 64};
@@ -91,6 +92,7 @@ void multiply(float* out, const __half* a, const __half* b) {
   else
     wgmma_wait_group<0>(d);
   if (bug != Bug::used_before_wait) store_sums(out, d);
+  if (bug == Bug::out_over_a) std::memset(memory + t * 16, 0, 16);
   if (bug == Bug::too_many_pending) wgmma_wait_group<0>(d);
 }
 
@@ -149,6 +151,8 @@ TEST_F(SimtWgmma, NamesMissingWaits) {
   expect<Bug::other_shape>({"n32k16", "of another shape, has in flight"});
   expect<Bug::a_changed_in_flight, true>({"whose registers of A have changed in flight"});
   expect<Bug::refilled>({"writes byte", "which the wgmma's B of thread (", "may still read"});
+  // A warp that has waited writes over what the other warps' parts may still read.
+  expect<Bug::out_over_a>({"writes byte", "which the wgmma's A of thread (", "may still read"});
 }
 
 TEST_F(SimtWgmma, LeavesNaNUntilTheWait) {
@@ -158,8 +162,13 @@ TEST_F(SimtWgmma, LeavesNaNUntilTheWait) {
 }
 
 TEST_F(SimtWgmma, NamesWarpsThatDiffer) {
-  expect<Bug::missing_warp>({"waits at", "for wgmmas of its warpgroup, but thread (96,0,0)",
-                             "committed 0 groups and returned"});
+  expect<Bug::missing_warp>({"thread (96,0,0)", "returned"});
+  simt::delivery = Delivery::late;  // until all warps have issued a wgmma
+  EXPECT_TRUE(says(error<Bug::missing_warp>(),
+                   {"waits at", "for wgmmas of its warpgroup, but thread (96,0,0)",
+                    "committed 0 groups and returned"}));
+  simt::delivery = Delivery::early;  // each warp's part by itself
+  EXPECT_TRUE(says(error<Bug::missing_warp>(), {"thread (96,0,0) returned without the wgmma of"}));
   expect<Bug::none>({"in a warpgroup of 2 warps, not 4"}, 64);
   expect<Bug::diverged_lanes>({"waits at"});
   expect<Bug::other_place>({"of the same warpgroup is another"});
