@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cuda/endless_wait.h"
+
 namespace bv::BAREVISION_GPU {
 
 std::string name_in(std::string_view function) {
@@ -13,7 +15,8 @@ std::string name_in(std::string_view function) {
 }
 
 void fail(cudaError_t error, const char* what) {
-  throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+  throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error) +
+                           (endless_wait ? endless_wait() : ""));
 }
 
 void fail_kernel(cudaError_t error, const char* function) {

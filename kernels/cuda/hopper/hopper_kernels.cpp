@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/dependent_launches.h"
+#include "kernels/cuda/endless_wait.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/table/fields.h"
@@ -226,6 +227,7 @@ std::unique_ptr<Kernels> make_hopper_kernels(Stream compute, int sms) {
   if (const int arch = compute_capability(); arch != 90)
     throw std::runtime_error("the kernels made for sm_90 don't run on an sm_" +
                              std::to_string(arch));
+  hear_endless_waits();
   return std::make_unique<HopperTable>(reinterpret_cast<cudaStream_t>(compute), sms);
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 #include <cuda.h>
 
+#include "kernels/cuda/endless_wait.h"
 #include "kernels/cuda/ptx.cuh"
 #ifndef __CUDACC__
 #include "simt/hopper/instructions.h"
@@ -81,9 +82,19 @@ __device__ inline bool mbarrier_try_wait_parity(uint64_t* mbarrier, unsigned par
     __trap();
   return ended;
 }
-__device__ inline void mbarrier_wait_parity(uint64_t* mbarrier, unsigned parity) {
-  while (!mbarrier_try_wait_parity(mbarrier, parity)) {
-  }
+// Gives up after 4 to 9 s: it tells the host which mbarrier (endless_wait.h), and traps.
+__device__ inline unsigned seconds_by_4() {
+  unsigned high;  // of nanoseconds
+  asm volatile("mov.u32 %0, %%globaltimer_hi;" : "=r"(high));
+  return high;
+}
+__device__ inline void mbarrier_wait_parity(uint64_t* mbarrier, unsigned parity,
+                                            const char* file = __builtin_FILE(),
+                                            unsigned line = __builtin_LINE()) {
+  if (mbarrier_try_wait_parity(mbarrier, parity)) return;
+  const unsigned begin = seconds_by_4();
+  while (!mbarrier_try_wait_parity(mbarrier, parity))
+    if (seconds_by_4() - begin > 1) tell_endless_wait(shared_address(mbarrier), parity, file, line);
 }
 #else
 inline void mbarrier_init(uint64_t* mbarrier, unsigned arrivals,

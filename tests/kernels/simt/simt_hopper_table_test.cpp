@@ -9,6 +9,8 @@
 #include <regex>
 #include <set>
 
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/endless_wait.h"
 #include "kernels/cuda/make_cuda_kernels.h"
 #include "kernels/kernel_table.h"
 #include "simt/device/control.h"
@@ -90,6 +92,31 @@ struct OnlyNames {
   OnlyNames() { simt::run_all(), simt::only_names = true; }
   ~OnlyNames() { simt::only_names = false; }
 };
+
+TEST(SimtHopperTable, AWaitThatNeverEndsIsNamedByTheErrorThatEndsIt) {
+  simt_gpu::EndlessWait* const told = simt_gpu::hear_endless_waits();
+  ASSERT_TRUE(told);
+  const auto said = [] {
+    try {
+      simt_gpu::fail(cudaErrorLaunchFailure, "cudaStreamSynchronize");
+    } catch (const std::runtime_error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_FALSE(has(said(), "mbarrier"));
+  *told = {.is_told = 1,
+           .line = 228,
+           .parity = 1,
+           .block = {5, 0, 0},
+           .thread = {0, 1, 0},
+           .mbarrier = 214016,
+           .file = "kernels/gemm/sm90_product.cuh"};
+  EXPECT_TRUE(has(said(),
+                  "; kernels/gemm/sm90_product.cuh:228: thread (0,1,0) of block (5,0,0) waited 4 s "
+                  "for the end of a phase of parity 1 of the mbarrier at shared address 214016"));
+  *told = {};
+}
 
 // Some tiles are the best only for a few shapes, which the tables of cases have for this test. The
 // table's rows prove their results.
