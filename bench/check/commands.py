@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 
-HALF_AN_HOUR = 1800  # time limit of one command
 GRACE = 5  # seconds between SIGTERM and SIGKILL
 TIMED_OUT = (124, 137)  # exit codes of timeout
 PR_SET_PDEATHSIG = 1
@@ -27,8 +26,8 @@ def follow(parent):
 
 
 class Commands:
-    def __init__(self, seconds):
-        """`seconds`: time limit of the whole check, or None."""
+    def __init__(self, seconds=60):
+        """`seconds`: time limit of the whole check."""
         self.begin = time.monotonic()
         self.seconds = seconds
         self.running = None
@@ -54,21 +53,19 @@ class Commands:
                 pass
 
     def seconds_left(self):
-        if self.seconds is None:
-            return HALF_AN_HOUR
         return self.seconds - (time.monotonic() - self.begin)
 
     def over(self):
         """Whether no further command may begin."""
         return bool(self.exit_code) or self.seconds_left() <= 0
 
-    def run(self, words, out, err=subprocess.STDOUT, environment=None):
-        """The exit code of a command that writes to the files `out` and `err`; sets `cut` if the
-        command was stopped early."""
+    def run(self, words, out, err=subprocess.STDOUT, environment=None, most=600):
+        """The exit code of a command that writes to the files `out` and `err`, after `most` seconds
+        one of TIMED_OUT; sets `cut` if the command was stopped early."""
         if self.exit_code:
             self.cut = "interrupted"
             return self.exit_code
-        most = max(1, min(HALF_AN_HOUR, round(self.seconds_left())))
+        most = max(1, min(most, round(self.seconds_left())))
         self.running = subprocess.Popen(
             ["timeout", "-k", str(GRACE), str(most), *map(str, words)],
             stdin=subprocess.DEVNULL,

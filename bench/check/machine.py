@@ -1,5 +1,6 @@
 """The machine on which a check runs, and the abilities of a build's programs there."""
 
+import hashlib
 import os
 import pathlib
 import re
@@ -78,6 +79,14 @@ def commit_of(build):
         return pathlib.Path(build, "commit").read_text().strip()
     except OSError:
         return output_of(["git", "describe", "--always", "--dirty"]) or "unknown"
+
+
+def checksum(build):
+    """The programs' checksum: another build is another check."""
+    total = hashlib.sha256()
+    for name in PROGRAMS:
+        total.update(pathlib.Path(build, name).read_bytes())
+    return total.hexdigest()[:16]
 
 
 def look(on, build, commands):

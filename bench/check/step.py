@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 
+from check.commands import TIMED_OUT
+
 
 @dataclass
 class Output:
@@ -21,9 +23,12 @@ class Output:
 
 
 class Step:
-    def __init__(self, name, machine, commands, report, scratch):
+    def __init__(self, name, most, machine, commands, report, scratch):
+        """most: seconds that one of its commands may take."""
         self.name, self.machine, self.commands, self.report = name, machine, commands, report
-        self.scratch = pathlib.Path(scratch)
+        self.most, self.scratch = most, pathlib.Path(scratch)
+        self.late = ""  # the first command that took longer
+        report.log_of(name).unlink(missing_ok=True)
 
     def run(self, *words, apart=False, environment=None):
         """Appends the command and all its output to the step's log."""
@@ -33,7 +38,9 @@ class Step:
             log.flush()
             begin = log.tell()
             err = errors if apart else subprocess.STDOUT
-            code = self.commands.run(words, log, err, environment)
+            code = self.commands.run(words, log, err, environment, self.most)
+            if code in TIMED_OUT and not self.commands.cut:
+                self.late = self.late or f"FAILED: still running after {self.most} s"
             log.seek(begin)
             text = log.read()
             errors.seek(0)

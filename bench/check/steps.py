@@ -12,12 +12,53 @@ REHEARSED = "SimtGraph*:*Golden*simt*"
 RESNETS = ("resnet50", "resnet34", "resnext50_32x4d")
 
 
-def not_run(why):
-    return Result(said=f"not run: {why}")
+def not_run(why, later=False):
+    return Result(said=f"not run: {why}", later=later)
 
 
-def tests(pattern, small=False, tool=()):
+def begins(name, table):
+    """The value of the first word of the table with which the name begins."""
+    return next(value for word, value in table.items() if name.startswith(word))
+
+
+# Seconds that a command of a step may take: a hang in one must not cost the others their time.
+MOST_SECONDS = {
+    "hopper-racecheck": 240,
+    "hopper-memcheck": 120,
+    "hopper-": 60,
+    "racecheck": 400,
+    "initcheck": 400,
+    "synccheck": 400,
+    "tests": 300,
+    "": 180,
+}
+# A step doesn't begin with less time left. As measured on an H100 (h100-gpu-check.txt), rounded up.
+USUAL_SECONDS = {
+    "hopper-racecheck": 60,
+    "racecheck": 240,
+    "initcheck": 60,
+    "synccheck": 60,
+    "memcheck": 30,
+    "tests": 90,
+    "large-": 40,
+    "bench": 20,
+    "peer-": 60,
+    "": 4,
+}
+
+
+def most_seconds(name):
+    return begins(name, MOST_SECONDS)
+
+
+def usual_seconds(name):
+    return begins(name, USUAL_SECONDS)
+
+
+def tests(pattern, small=False, tool=(), **environment):
     """A GoogleTest program, possibly under compute-sanitizer."""
+    if small:
+        environment["BAREVISION_TEST_SMALL"] = "1"
 
     def do(step):
         out = step.run(
@@ -25,7 +66,7 @@ def tests(pattern, small=False, tool=()):
             step.machine.program("tests"),
             "--gtest_color=no",
             f"--gtest_filter={pattern}",
-            environment={"BAREVISION_TEST_SMALL": "1"} if small else None,
+            environment=environment,
         )
         if tool and "Device not supported" in out.text:
             return not_run("compute-sanitizer doesn't support this machine")
@@ -72,13 +113,13 @@ def bench(name, dtype, model, *options):
     """The kernel bench; its table is appended to the report."""
 
     def do(step):
-        machine, figures = step.machine, step.scratch / f"{name}.json"
+        machine, figures = step.machine, step.report.logs / f"{name}.json"
         words = ["--device", "cuda", "--dtype", dtype]
         if machine.rehearsal:
             words = ["--device", "cpu", "--dtype", "fp32", *SMALL_SIZES]
         words += ["--json", figures, "--model", model, *options]
         out = step.run(machine.program("bench"), *words, apart=True)
-        step.report.tables.append(out.text)
+        step.report.table = out.text
         if out.code == 2:
             return not_run(out.last_line())
         if out.code:
@@ -108,9 +149,9 @@ def beside_auto(name, hoppers):
     than 0.98 of the time are added to the report's hopper-except.txt."""
 
     def do(step):
-        both = [step.scratch / f"{which}.json" for which in (name, hoppers)]
+        both = [step.report.logs / f"{which}.json" for which in (name, hoppers)]
         if not all(path.exists() for path in both):
-            return not_run(f"no figures of bench-{name} and bench-{hoppers}")
+            return not_run(f"no figures of bench-{name} and bench-{hoppers}", later=True)
         auto, hopper = (json.loads(path.read_text())["operations"] for path in both)
         before = {(row["operation"], row["shape"]): row["us"] for row in auto}
         columns = "{:<31} {:<45} {:>5} {:>9} {:>9} {:>6}"
@@ -130,7 +171,7 @@ def beside_auto(name, hoppers):
         slower = [line for line, us in both_us.items() if us[0] < 0.98 * us[1]]
         step.report.except_from_hopper(slower)
         said = f"{sums[0] / 1e3:.2f} ms a step by auto, {sums[1] / 1e3:.2f} by hopper"
-        step.report.tables.append("\n".join([f"{hoppers}: {said}", *lines]))
+        step.report.table = "\n".join([f"{hoppers}: {said}", *lines])
         return Result(1, said=said)
 
     return f"beside-{hoppers}", do
@@ -140,12 +181,12 @@ def beside_library(name, dtype):
     """The convolutions measured by the bench of that name, compared with PyTorch's."""
 
     def do(step):
-        python, ours = step.machine.python, step.scratch / f"{name}.json"
-        theirs = step.scratch / f"conv-{name}.json"
+        python, ours = step.machine.python, step.report.logs / f"{name}.json"
+        theirs = step.report.logs / f"conv-{name}.json"
         if step.machine.rehearsal:
             return not_run("no GPU")
         if not ours.exists():
-            return not_run(f"no figures of bench-{name}")
+            return not_run(f"no figures of bench-{name}", later=True)
         if step.run(python, "-c", "import torch").code:
             return not_run("no PyTorch (make peers)")
         words = [ours, "--device", "cuda", "--dtype", dtype, "--json", theirs]
@@ -153,7 +194,7 @@ def beside_library(name, dtype):
         if out.code:
             return not_run(out.last_line())
         step.report.figures[f"conv-{name}"] = theirs.read_text().strip()
-        step.report.tables.append(out.text)
+        step.report.table = out.text
         return Result(said=out.last_line())
 
     return f"conv-{name}", do
@@ -195,8 +236,8 @@ def faster_of_both(model, batch):
     """The training speed if each shape uses the kernel that was faster in the steps before."""
 
     def do(step):
-        if step.report.excepted is None:
-            return not_run("no comparison of hopper's kernels with auto's")
+        if not step.report.hopper_except.exists():
+            return not_run("no comparison of hopper's kernels with auto's", later=True)
         environment = {"BAREVISION_HOPPER_EXCEPT": str(step.report.hopper_except.absolute())}
         hopper = ("--kernels", "hopper")
         return judged(training.speed(model, batch, *hopper, environment=environment))(step)
@@ -204,45 +245,55 @@ def faster_of_both(model, batch):
     return do
 
 
-def hopper_steps(machine):
-    """The kernels made for sm_90: their correctness, then their speed compared with auto's."""
+def are_hoppers_right(machine):
+    """The kernels made for sm_90 (report.TELLING): first the instructions alone, then the kernels with
+    ordinary launches, then as they are used."""
     if machine.no_hopper:
         yield "hopper", lambda _: not_run(machine.no_hopper)
         return
+    table, sm_90 = f"KernelTable/{machine.on}_hopper.*", machine.as_sm_90
+    yield "hopper-instructions", tests(f"HopperInstructions/{machine.on}.*", **sm_90)
+    yield "hopper-ordinary", tests(table, small=True, **training.ORDINARY_LAUNCHES)
+    yield "hopper-small", tests(table, small=True)
+    yield "hopper-launches", judged(training.dependent_launches_change_nothing("vit_tiny"))
+    yield "hopper-curve", judged(training.kernels_agree("vit_tiny", "--kernels", "hopper"))
+
+
+def speeds(machine):
+    """Training steps, then their kernels, each beside the kernels made for sm_90."""
     bits, hopper = machine.bits16, ("--kernels", "hopper")
-    yield "hopper-small", tests(f"KernelTable/{machine.on}_hopper.*", small=True)
-    yield from sanitizers(machine, "memcheck", "racecheck", kernels="hopper")
-    yield "hopper-curve", judged(training.kernels_agree("vit_tiny", *hopper))
-    launches_agree = training.dependent_launches_change_nothing
-    yield "hopper-launches", judged(launches_agree("vit_tiny"))
-    if machine.rehearsal:
-        return
-    yield bench(f"hopper-{bits}", bits, "vit_tiny", *hopper)
-    yield beside_auto(bits, f"hopper-{bits}")
+    has_hopper = not machine.no_hopper and not machine.rehearsal
     speed, ordinary = training.speed, training.ORDINARY_LAUNCHES
-    yield "speed-hopper-tiny", judged(speed("vit_tiny", 512, *hopper))
-    yield "speed-hopper-ordinary", judged(speed("vit_tiny", 512, *hopper, environment=ordinary))
-    yield bench(f"hopper-resnet50-{bits}", bits, "resnet50", *hopper)
-    yield beside_auto(f"resnet50-{bits}", f"hopper-resnet50-{bits}")
-    yield beside_library(f"hopper-resnet50-{bits}", bits)
-    yield "speed-hopper-resnet50", judged(speed("resnet50", 256, *hopper))
-    yield "speed-faster-tiny", faster_of_both("vit_tiny", 512)
-    yield "speed-faster-resnet50", faster_of_both("resnet50", 256)
-    yield "hopper-launches-resnet50", judged(launches_agree("resnet50", *SYNTHETIC, "--batch", "16"))
+    for model, batch, name in (("vit_tiny", 512, "tiny"), ("resnet50", 256, "resnet50")):
+        yield f"speed-{name}", judged(speed(model, batch))
+        if has_hopper:
+            yield f"speed-hopper-{name}", judged(speed(model, batch, *hopper))
+    for model, batch, name in (("vit_tiny", 512, bits), ("resnet50", 256, f"resnet50-{bits}")):
+        yield bench(name, bits, model)
+        if has_hopper:
+            yield bench(f"hopper-{name}", bits, model, *hopper)
+            yield beside_auto(name, f"hopper-{name}")
+            short = "tiny" if model == "vit_tiny" else model
+            yield f"speed-faster-{short}", faster_of_both(model, batch)
+    if has_hopper:
+        alone = speed("vit_tiny", 512, *hopper, environment=ordinary)
+        yield "speed-hopper-ordinary", judged(alone)
 
 
 def first_steps(machine):
-    """Correctness and speed in brief: the first ten minutes."""
-    bits, gpus = machine.bits16, machine.gpus
+    """Correctness and speed in brief: two commands of a loan of 15 minutes."""
+    bits, gpus, has_hopper = machine.bits16, machine.gpus, not machine.no_hopper
+    yield from are_hoppers_right(machine)
     yield "small", tests(f"KernelTable/{machine.on}.*", small=True)
-    yield from sanitizers(machine, "memcheck", "racecheck")
     yield "training", tests(f"*TrainingOn*{machine.on}*")
-    yield bench(bits, bits, "vit_tiny")
-    yield bench(f"resnet50-{bits}", bits, "resnet50")
-    yield beside_library(f"resnet50-{bits}", bits)
-    yield "speed-tiny", judged(training.speed("vit_tiny", 512))
-    yield "speed-resnet50", judged(training.speed("resnet50", 256))
-    yield from hopper_steps(machine)
+    yield from speeds(machine)
+    if has_hopper:
+        yield from sanitizers(machine, "memcheck", "racecheck", kernels="hopper")
+    yield from sanitizers(machine, "memcheck")
+    if has_hopper and not machine.rehearsal:
+        words = ("resnet50", *SYNTHETIC, "--batch", "16")
+        launches_agree = training.dependent_launches_change_nothing
+        yield "hopper-launches-resnet50", judged(launches_agree(*words))
     if gpus == 1:
         yield "shared-gpu", judged(training.ranks_agree(2, "--oversubscribe"))
         yield "shared-sync", judged(training.synced_ranks_agree(2, "--oversubscribe"))
@@ -251,6 +302,10 @@ def first_steps(machine):
         yield "nccl-sync", judged(training.synced_ranks_agree(gpus))
     yield "equal-runs", judged(training.equal_runs)
     yield "resume", judged(training.resume_changes_nothing)
+    yield from sanitizers(machine, "racecheck")
+    yield beside_library(f"resnet50-{bits}", bits)
+    if has_hopper and not machine.rehearsal:
+        yield beside_library(f"hopper-resnet50-{bits}", bits)
 
 
 def graphs_and_curves(precision):

@@ -102,15 +102,15 @@ TEST_F(GpuCheck, EndsTheRunningStepWhenItIsInterrupted) {
 TEST_F(GpuCheck, LeavesItsHeadAndNoStepWhenItIsKilledInTheFirst) {
   const std::string report = report_when("-KILL ", "");
   EXPECT_TRUE(has(report, "step                 passed")) << report;
-  EXPECT_TRUE(has(report, "\"steps\": []")) << report;
+  EXPECT_TRUE(has(report, "\"steps\": [{\"step\": \"hopper\"")) << report;
+  EXPECT_FALSE(has(report, "small")) << report;
   EXPECT_TRUE(wait_until([this] { return !step_lives(); }));
 }
 
 TEST_F(GpuCheck, OneLineSaysWhatIsWrongWithACall) {
   EXPECT_EQ(report_of("", "--only small,nosuch"), "");
   EXPECT_EQ(code_, 2);
-  EXPECT_TRUE(
-      has(said(), "gpu-check: --only nosuch: no step begins so; known are: small memcheck"));
+  EXPECT_TRUE(has(said(), "gpu-check: --only nosuch: no step begins so; known are: hopper small"));
   EXPECT_EQ(report_of("", "nosuch"), "");
   EXPECT_EQ(code_, 2);
   EXPECT_EQ(said(),
@@ -298,8 +298,59 @@ TEST_F(GpuCheck, ComparesTheKernelsMadeForSm90WithTheOthers) {
   EXPECT_TRUE(has(said(), "not run: this GPU is an sm_80\n")) << said();
 }
 
+TEST_F(GpuCheck, GoesOnWhereTheLastCommandEnded) {
+  script("build/launcher", "exit 0");
+  script("build/tests", three_tests + their_summary + "end\nexit 9");
+  // The first command has time for steps that usually take no longer than 19 s.
+  const std::string first = report_of("", "--seconds 19");
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(has(first, "small                     2       1 ")) << first;
+  EXPECT_TRUE(has(first, "no time for: bench-bf16 ")) << first;
+  EXPECT_TRUE(has(said(), "the same command continues with these\n")) << said();
+  write_text(folder_ / (report_ + "/small.log"), "as it was\n");
+  // The second doesn't repeat what has run, prints it again, and is still red.
+  const std::string second = report_of("", "--seconds 19");
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(has(said(), "small                     2       1 ")) << said();
+  EXPECT_TRUE(has(second, "linear_forward_M17_bf16")) << second;
+  EXPECT_EQ(contents(folder_ / (report_ + "/small.log")), "as it was\n");
+  // Asked for by name, a step runs again; another build begins a new table.
+  report_of("", "--only small");
+  EXPECT_NE(contents(folder_ / (report_ + "/small.log")), "as it was\n");
+  script("build/bench", "echo 'H100, 80 GiB, sm_90'\n# built again");
+  const std::string other = report_of("", "--only resume");
+  EXPECT_FALSE(has(other, "small ")) << other;
+}
+
+TEST_F(GpuCheck, TellsFirstWhetherTheKernelsMadeForSm90AreRight) {
+  script("build/launcher",
+         "echo \"${BAREVISION_DEPENDENT_LAUNCHES:-1} $*\" >>launched\n"
+         "while [ $# -gt 1 ]; do [ $1 != --out ] || out=$2; shift; done\n"
+         "[ -z \"$out\" ] || { mkdir -p $out/last && touch $out/last/weights.safetensors &&"
+         " echo '{\"kind\":\"step\",\"step\":1,\"loss\":1}' >$out/metrics.jsonl; }");
+  script("build/tests",
+         "echo \"${BAREVISION_DEPENDENT_LAUNCHES:-1} $*\" >>tested\n"
+         "echo '[  PASSED  ] 3 tests.'");
+  const std::string report = report_of("", "--only hopper-i,hopper-o,hopper-sm,hopper-l,hopper-c");
+  EXPECT_TRUE(has(report, "Hopper's kernels are right: ")) << report;
+  EXPECT_EQ(contents(folder_ / "tested"),
+            "1 --gtest_color=no --gtest_filter=HopperInstructions/cuda.*\n"
+            "0 --gtest_color=no --gtest_filter=KernelTable/cuda_hopper.*\n"
+            "1 --gtest_color=no --gtest_filter=KernelTable/cuda_hopper.*\n");
+  // A kernel that never ends is a failure of its step alone.
+  std::filesystem::remove(folder_ / "tested");
+  script("build/timeout", "exec /usr/bin/timeout $1 $2 $(expr $3 / 60) \"$4\" \"$5\" \"$6\" $7");
+  script("build/tests",
+         "case $* in *Instructions*) exec sleep 30;; esac\necho '[  PASSED  ] 3 tests.'");
+  const std::string stuck = report_of("", "--only hopper-instructions,hopper-small");
+  EXPECT_EQ(code_, 1);
+  EXPECT_TRUE(has(stuck, "FAILED: still running after 60 s")) << stuck;
+  EXPECT_TRUE(has(stuck, "hopper-small              3       0")) << stuck;
+  EXPECT_TRUE(has(stuck, "Hopper's kernels are WRONG: hopper-instructions\n")) << stuck;
+}
+
 TEST_F(GpuCheck, EndsByItselfInTime) {
-  const std::string report = report_of("", "--only small,training,bench --seconds 5");
+  const std::string report = report_of("", "--only small,training,bench --seconds 9");
   EXPECT_TRUE(has(report, "not finished: out of time")) << report;
   EXPECT_TRUE(has(report, "no time for: bench-")) << report;
   EXPECT_FALSE(has(report, "memcheck")) << report;
