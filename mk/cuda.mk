@@ -19,6 +19,10 @@ $(BUILD)/obj/cuda/%.o: %.cu $(BUILD)/cuda_arch | check-packages
 	$(call nvcc_compile,,$(cuda_arch))
 $(BUILD)/dist/obj/%.o: %.cu | check-packages
 	$(call nvcc_compile, for every GPU,$(dist_arch))
+# Only code for sm_90a has Hopper's instructions: sm_90 lacks them.
+cuda_build_arch = $(1)$(if $(findstring sm_90a,$(1)), -DBAREVISION_SM_90A)
+$(BUILD)/obj/cuda/kernels/devices/cuda_build.o: private override cuda_arch := $(call cuda_build_arch,$(cuda_arch))
+$(BUILD)/dist/obj/kernels/devices/cuda_build.o: private override dist_arch := $(call cuda_build_arch,$(dist_arch))
 # Every shape of wgmma for sm_90a.
 $(BUILD)/dist/wgmma_shapes.o: tests/gpu/hopper_wgmma.cu | check-packages
 	$(call nvcc_compile, for sm_90a,$(call gencode,90a) -DBAREVISION_EVERY_SHAPE)

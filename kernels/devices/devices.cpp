@@ -37,7 +37,8 @@ std::string why_no_hopper(DeviceKind kind, const HopperSupport& s) {
            std::string(simt ? "the stand-in" : "this GPU") + " is an sm_" + std::to_string(s.arch) +
            (simt ? "; SIMT_ARCH=sm_90 makes it one" : "; --kernels auto has its kernels");
   if (!s.compiled)
-    return "this program has no code for sm_90; run make on the machine with the GPU, or make dist";
+    return "this program has no code for sm_90a; run make on the machine with the GPU, or make "
+           "dist";
   if (!s.makes_tensor_maps)
     return "the NVIDIA driver lacks cuTensorMapEncodeTiled; install one for CUDA 13, or give "
            "--kernels auto";

@@ -57,7 +57,7 @@ TEST(ResolveKernels, WhatAGpuLacksForHopper) {
             "has its kernels");
   lacks = all, lacks.compiled = false;
   EXPECT_EQ(why_no_hopper(DeviceKind::cuda, lacks),
-            "this program has no code for sm_90; run make on the machine with the GPU, or make "
+            "this program has no code for sm_90a; run make on the machine with the GPU, or make "
             "dist");
   lacks = all, lacks.makes_tensor_maps = false;
   EXPECT_EQ(why_no_hopper(DeviceKind::cuda, lacks),
