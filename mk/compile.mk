@@ -57,6 +57,7 @@ $(BUILD)/obj/avx512/%.o: %.cpp | check-packages
 SIMT_OPT ?= -O2
 simt_flags := $(SIMT_OPT) $(avx2) -Wno-unknown-pragmas -Wno-psabi -Isimt/include -DBAREVISION_GPU=simt_gpu -DBAREVISION_CUDNN=1
 $(BUILD)/obj/simt/%.o: %.cu $(call pch,simt) | check-packages
+	@mk/check_rows $<
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -x c++ -c -o $@ $<
 $(BUILD)/obj/simt/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (simt)) $(call read_pch,simt) $(simt_flags) -c -o $@ $<

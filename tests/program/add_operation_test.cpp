@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "tests/files.h"
+#include "tests/simt/simt_programs.h"
+#include "tests/temporary_folder.h"
 
 namespace bv::test {
 namespace {
@@ -133,6 +135,29 @@ TEST_F(AddOperation, WhatItNamesExists) {
   EXPECT_TRUE(holds("kernels/table/operations.cpp", "::describe("));
   EXPECT_TRUE(holds("kernels/table/recording.cpp", " usual_values("));
   EXPECT_TRUE(holds("models/graph/graph.h", "struct Context {"));
+}
+
+TEST_F(AddOperation, AMissingRowIsNamedWhenItsFileIsCompiled) {
+  EXPECT_NE(contents("mk/compile.mk").find("@mk/check_rows $<"), std::string::npos);
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "kernels/layers");
+  const std::string file = folder / "kernels/layers/scale.";
+  const std::string plain = "void PlainKernels::run(const Scale& op, cudaStream_t stream) {\n";
+  const std::string cuda = "void CudaKernels::run(const Scale& op, cudaStream_t stream) {\n";
+  const std::string cpu = "void CpuKernels::run(const Scale& op) {\n";
+  const auto said = [&](const std::string& in_cu, const std::string& in_cpp) {
+    write_text(file + "cu", in_cu), write_text(file + "cpp", in_cpp);
+    const Ended end = shell("mk/check_rows " + file + "cu");
+    EXPECT_EQ(end.code, end.output.empty() ? 0 : 2);
+    return end.output;
+  };
+  const std::string missing =
+      "::run(const Scale&) is missing: each table needs a row (docs/kernels.md, add an "
+      "operation)\n";
+  EXPECT_EQ(said(plain + cuda, cpu), "");
+  EXPECT_EQ(said(plain, cpu), file + "cu: CudaKernels" + missing);
+  EXPECT_EQ(said(cuda, cpu), file + "cu: PlainKernels" + missing);
+  EXPECT_EQ(said(plain + cuda, ""), file + "cpp: CpuKernels" + missing);
 }
 
 }  // namespace
