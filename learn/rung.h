@@ -38,14 +38,20 @@ struct Rung {
 template <class Expected>
 int compare(const Rung& rung, const std::vector<float>& got, double tolerance, Expected expected) {
   const bool spoils = std::getenv("LEARN_SPOIL");
-  size_t wrong = 0, looked_at = 0;
-  double largest = 0;
+  size_t wrong = 0, looked_at = 0, first = 0;
+  double largest = 0, first_is = 0;
   const size_t step = got.size() > 600000 ? got.size() / 4099 : 1;
   for (size_t i = 0; i < got.size(); i += step, ++looked_at) {
     const double is = double(got[i]) + (spoils && i == 0 ? 1 : 0);
     const double error = std::fabs(is - expected(i));
-    wrong += !(error <= tolerance);  // NaN is wrong, too
     if (!(error <= largest)) largest = error;
+    if (error <= tolerance) continue;  // NaN is wrong, too
+    if (wrong++ == 0) first = i, first_is = is;
+  }
+  if (wrong) {
+    std::printf("%s: %zu of %zu wrong; the first is element %zu: %g, not %g +- %.1e\n", rung.name,
+                wrong, looked_at, first, first_is, expected(first), tolerance);
+    return 1;
   }
   std::printf("%s: %zu of %zu wrong, error %.1e <= %.1e", rung.name, wrong, looked_at, largest,
               tolerance);
@@ -54,7 +60,7 @@ int compare(const Rung& rung, const std::vector<float>& got, double tolerance, E
   if (*rung.counts) std::printf("; %s", rung.counts);
   if (microseconds >= 0) std::printf("; took %.2f us", double(microseconds));
   std::printf("; measured as %s\n", *rung.measured ? rung.measured : "-");
-  return wrong != 0;
+  return 0;
 }
 
 }  // namespace learn

@@ -66,6 +66,8 @@ TEST_P(LearnSpoilt, NoticesAWrongNumber) {
   const Ended end = shell("LEARN_SPOIL=1 " + program_);
   EXPECT_EQ(end.code, 1) << end.output;
   EXPECT_TRUE(has(end.output, ": 1 of "));
+  EXPECT_TRUE(has(end.output, " wrong; the first is element 0: ")) << end.output;
+  EXPECT_FALSE(has(end.output, "needs ")) << end.output;
 }
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Learn);
 INSTANTIATE_TEST_SUITE_P(All, Learn, testing::ValuesIn(rungs()), name_of);
@@ -134,6 +136,7 @@ TEST_F(LearnLadder, NamesARungThatIsWrong) {
   const Ended end = ladder();
   EXPECT_EQ(end.code, 1);
   EXPECT_TRUE(has(end.output, "learn: layernorm v2: an idea: "));
+  EXPECT_TRUE(has(end.output, "\nmake try FILE=learn/layernorm/v2.cu checks each access of it: "));
 }
 // Such a rung uses processes or host threads; the table has only the counts that the rung prints.
 TEST_F(LearnLadder, ARungWithoutAKernelHasItsOwnCounts) {
