@@ -17,7 +17,7 @@ try_run_rename := objcopy $(foreach f,$(try_wrapped),--redefine-sym $(f)=simt_$(
 try_debug_rename := test -f
 try_debug_object := -O0 -g
 try_debug_file := -O0 -g
-try_compile = $(cached) $(CXX) $(no_folder) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-unknown-pragmas -pthread
+try_compile = $(cached) $(CXX) $(no_folder) -I. -Isimt/include -DBAREVISION_GPU=simt_gpu -std=c++20 $(avx2) -Wall -Wno-sign-compare -Wno-unknown-pragmas -pthread
 try_objects = $(patsubst %,$(BUILD)/try/$(1)/%.o,device hopper host try check $(if $(filter run,$(1)),races))
 # Compiles simt/device as one file and simt/host as another, in a third of the time.
 define try_rules
@@ -146,6 +146,10 @@ endif
 # Writes a kernel's page, see learn/view/README.md. FILE= names a program; KERNEL= a kernel of this project, which build/counters runs.
 .PHONY: view
 view_compile = $(CXX) $(filter-out -MMD -MP,$(learn_flags)) $(access_calls) $(block_calls)
-view: $(if $(KERNEL),$(BUILD)/counters,$(learn_objects))
+# A name that no source has is refused before anything is compiled; build/counters refuses one that no model runs.
+kernel_file = $(shell grep -rlwE '$(KERNEL)' --include=*.cu --include=*.cuh kernels)
+unknown_kernel = $(if $(KERNEL),$(if $(kernel_file),,yes))
+view: $(if $(unknown_kernel),,$(if $(KERNEL),$(BUILD)/counters,$(learn_objects)))
+	@$(if $(unknown_kernel),echo "view: KERNEL=$(KERNEL): no file of kernels/ has such a kernel; for example KERNEL=layernorm_forward" >&2; exit 2)
 	@learn/view/view --build $(BUILD) --kernel "$(KERNEL)" --case "$(CASE)" --file "$(FILE)" --define "$(DEFINE)" --args "$(ARGS)" \
 	  --compile '$(view_compile)' --link '$(CXX) -Wl,--gc-sections -pthread' --objects "$(learn_objects)"

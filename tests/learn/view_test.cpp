@@ -401,6 +401,9 @@ void expect_refused(const Ended& end, const std::string& words) {
   EXPECT_LE(std::ranges::count(end.output, '\n'), 2) << end.output;  // and make's own line
 }
 TEST_F(View, RefusesFiles) {
+  // Before the kernels are compiled for counting, which takes minutes.
+  expect_refused(make_view("KERNEL=nosuch"),
+                 "KERNEL=nosuch: no file of kernels/ has such a kernel");
   expect_refused(make_view("FILE=nowhere.cu"), "nowhere.cu: no such file\n");
   expect_refused(make_view(in_file("int main() {}")),
                  folder_ / "my.cu has no kernel: no function in it is __global__\n");

@@ -76,5 +76,39 @@ int main() { work<<<round_up(1), 1>>>((float*)nullptr, Same{}); permute(plain(2)
   EXPECT_EQ(shell("simt/find_host_calls " + right).output, "");
 }
 
+// g++ accepts these, or refuses them in a page about templates.
+TEST(SimtHostCalls, WhatNvccRefusesIsALine) {
+  if (!std::filesystem::exists("Makefile")) GTEST_SKIP() << "not in the project's folder";
+  const TemporaryFolder scratch;
+  const std::string file = scratch / "wrong.cu";
+  write_text(file, R"(float half_of(float x) { return x / 2; }
+#if 0
+#elif defined NEVER
+__global__ void never(float* x) { x[0] = half_of(1); }
+#endif
+__global__ int returns(float* x) { return 0; }
+__global__ void takes(std::vector<float> x) {}
+template <class T> __global__ void fill(T* x, int n) { x[0] = n; }
+int main() {
+  float* x = nullptr;
+  fill(x, 3);
+  fill<float>(x, 3);
+  fill<<<4>>>(x, 3);
+  fill<float><<<dim3(4, 2)>>>(x, 3);
+  fill<float><<<dim3(4, 2), 32>>>(x, 3);
+  fill<<<1, 32>>>(x, (3));
+}
+)");
+  const std::string at = "try: " + file,
+                    start = " is a kernel: start it by fill<<<blocks, threads>>>";
+  const std::string lacks = " lacks the threads of a block: fill<<<blocks, threads>>>(...)\n";
+  EXPECT_EQ(shell("simt/find_host_calls " + file).output,
+            at + ":6: the kernel returns returns int, but a kernel returns void\n" + at +
+                ":7: the kernel takes takes a std::vector, whose functions a GPU has no code for: "
+                "pass a pointer\n" +
+                at + ":11: fill" + start + "(...)\n" + at + ":12: fill" + start + "(...)\n" + at +
+                ":13: fill<<<4>>>" + lacks + at + ":14: fill<<<dim3(4, 2)>>>" + lacks);
+}
+
 }  // namespace
 }  // namespace bv::test
