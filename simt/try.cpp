@@ -16,6 +16,7 @@
 #include "simt/counters/counting.h"
 #include "simt/counters/lines.h"
 #include "simt/device/control.h"
+#include "simt/device/watch.h"
 #include "simt/host/error.h"
 #include "simt/host/memory.h"
 #include "simt/races/races.h"
@@ -45,6 +46,13 @@ std::string place_in(const std::string& report) {
   return {};
 }
 
+// ": tile[33][0]", if the access is beyond shared memory.
+std::string shared_element() {
+  void* const at = __asan_get_report_address();
+  if (!watching || !Races::name_shared || host::device_memory().holds(at)) return "";
+  return ": " + Races::name_shared(reinterpret_cast<uintptr_t>(at));
+}
+
 // Shortens AddressSanitizer's report to a line: the access and its place in the program.
 void shorten(const char* report) {
   const std::string text = report, place = place_in(text), size = " of size ";
@@ -53,9 +61,10 @@ void shorten(const char* report) {
   if (place.empty())
     std::fputs(report, stderr);
   else if (access != text.npos)
-    std::fprintf(stderr, "simt: %s: a %s of %d bytes where it owns none\n", place.c_str(),
+    std::fprintf(stderr, "simt: %s: a %s of %d bytes where it owns none%s\n", place.c_str(),
                  has("WRITE of size") ? "write" : "read",
-                 std::atoi(text.c_str() + access + size.size()));
+                 std::atoi(text.c_str() + access + size.size()),
+                 has("use-after-poison") ? shared_element().c_str() : "");
   else if (has("memory access."))
     std::fprintf(stderr, "simt: %s: a %s where it owns no memory\n", place.c_str(),
                  has("caused by a WRITE") ? "write" : "read");
@@ -101,6 +110,7 @@ void keep_first(cudaError_t code) {
   first.stack.resize(code == host::sticky() ? 0 : 16);
   first.stack.resize(size_t(backtrace(first.stack.data(), int(first.stack.size()))));
 }
+[[maybe_unused]] const bool named = watching && (line_of = Races::caller);
 [[maybe_unused]] const bool kept = (host::on_first_error = keep_first) != nullptr;
 
 std::string missed() {

@@ -92,6 +92,9 @@ std::string Block::name_shared(uintptr_t address) const {
   for (const SharedVariable& v : variables_)
     if (v.used && v.memory.holds(p, 1))
       return v.name + v.extents.index(offset(v.memory) / v.extents.element_bytes);
+  for (const SharedVariable& v : variables_)  // where it ends
+    if (v.used && offset(v.memory) < v.memory.bytes() + 4096)
+      return v.name + v.extents.index(offset(v.memory) / v.extents.element_bytes);
   if (shared_name_)
     return shared_name_ + shared_extents_.index(offset(shared_) / shared_extents_.element_bytes);
   return "byte " + std::to_string(offset(shared_)) + " of its shared memory";

@@ -1,10 +1,13 @@
 #include "simt/device/watch.h"
 
+#include <execinfo.h>
 #include <pthread.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -25,12 +28,27 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-[[noreturn]] void end_process(const Block& block) {
-  char where[Block::max_description], text[Block::max_description + 100];
+void* stack[32];
+std::atomic<int> depth = 0;
+
+// The line at which the host thread is that runs a block: ", at my.cu:4".
+std::string place(pthread_t thread) {
+  if (!line_of) return "";
+  std::signal(SIGUSR2, [](int) { depth = backtrace(stack, 32); });
+  pthread_kill(thread, SIGUSR2);
+  for (int i = 0; i < 100 && !depth; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const std::string line = line_of(std::vector<void*>(stack, stack + depth));
+  return line.empty() ? "" : ", at " + line.substr(0, line.find(": "));
+}
+
+[[noreturn]] void end_process(const Block& block, pthread_t thread) {
+  char where[Block::max_description], text[Block::max_description + 400];
   block.describe(where);
-  const int n = std::snprintf(
-      text, sizeof text, "simt: %s: still running after %g s of processor time (SIMT_TIMEOUT)\n",
-      where, timeout());
+  const int n =
+      std::snprintf(text, sizeof text,
+                    "simt: %s: still running after %g s of processor time (SIMT_TIMEOUT)%.250s\n",
+                    where, timeout(), place(thread).c_str());
   if (write(STDERR_FILENO, text, static_cast<size_t>(n)) != n) std::_Exit(1);
   std::abort();
 }
@@ -47,7 +65,7 @@ class Watch {
     const std::lock_guard lock(mutex_);
     if (!running_) std::thread([this] { run(); }).detach();
     running_ = true;
-    Entry entry{.block = &block};
+    Entry entry{.block = &block, .thread = pthread_self()};
     pthread_getcpuclockid(pthread_self(), &entry.clock);
     entries_.push_back(entry);
   }
@@ -59,6 +77,7 @@ class Watch {
  private:
   struct Entry {
     const Block* block;
+    pthread_t thread;
     clockid_t clock{};   // processor time of its host thread
     uint64_t begun = 0;  // number of the last block seen,
     double since = 0;    // and when it was first seen
@@ -80,7 +99,7 @@ class Watch {
       for (Entry& e : entries_) {
         const double now = seconds_of(e.clock);
         if (e.block->begun() != e.begun) e.begun = e.block->begun(), e.since = now;
-        if (now - e.since > timeout()) end_process(*e.block);
+        if (now - e.since > timeout()) end_process(*e.block, e.thread);
       }
     }
   }

@@ -4,9 +4,15 @@
 //     (SIMT_TIMEOUT)
 // Processor time, so that neither a debugger nor a busy machine triggers it.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "simt/device/block.h"
 
 namespace simt {
+
+// The line "my.cu:4: " of a stack's innermost function that is not the stand-in's: in make try.
+inline std::string (*line_of)(const std::vector<void*>& stack) = nullptr;
 
 // During its lifetime, the blocks that `block` runs on the calling host thread are watched.
 class Watched {
