@@ -156,7 +156,13 @@ int train_in_processes(const CommandLine& given, const std::vector<std::string>&
   const CommandLine line = resumed_line(given);
   std::optional<Request> request;
   const auto options = [&] { return request.emplace(read_request(line)).options; };
-  return in_processes(line, argv, options, [&](Process& p) { return work(line, request, p); });
+  return in_processes(line, argv, options, [&](Process& p) {
+    try {
+      return work(line, request, p);
+    } catch (const UserError& e) {
+      throw with_place(line, e);
+    }
+  });
 }
 
 }  // namespace

@@ -172,19 +172,28 @@ int local_batch_of(const Options& saved) {
   return replicas > 0 && batch % replicas == 0 ? batch / replicas : 0;
 }
 
-// Whether an option names a run's data, and nothing is there any more. The same data at another
-// place is as good: resuming compares its fingerprint.
+// Whether an option names a run's data, and nothing is there any more.
 bool is_gone(const Options& saved, const OptionRow& row) {
   if (!row.uses.absolute || row.name == "weights") return false;
   const Items items = items_of(saved, row);
   return !items[0].empty() && items[0] != "synthetic" && !there_is(items[0]);
 }
 
+// Whether an option names the run's data at another place: resuming compares its fingerprint, names
+// and sizes of files.
+bool is_moved(const Options& saved, const OptionRow& row, const Items& given) {
+  if (row.name != "data" && row.name != "val") return false;
+  const auto is_path = [](const Items& items) {
+    return !items[0].empty() && items[0] != "synthetic";
+  };
+  return is_path(items_of(saved, row)) && is_path(given) && there_is(given[0]);
+}
+
 // Refuses options that would change a resumed run's model, data or mathematics.
 void refuse_changes(const Options& saved, const AllGiven& all, const std::string& folder) {
   for (const auto& [name, option] : all) {
     const OptionRow& row = *find_option(name);
-    if (row.uses.resume || is_gone(saved, row)) continue;
+    if (row.uses.resume || is_gone(saved, row) || is_moved(saved, row, option.items)) continue;
     Options given;
     assign(given, row, option.items, option.said);
     if (stored_items(given, row) == stored_items(saved, row)) continue;
@@ -216,7 +225,13 @@ std::filesystem::path checked_run(const std::filesystem::path& given) {
 }  // namespace
 
 Values parse_config(std::string_view text, const std::string& path) {
-  return values_from_json(parse_json_object(text, path), path, OptionFile::config);
+  const Json object = parse_json_object(text, path);
+  if (object.contains("description"))
+    throw UserError(path + ": has a description, as recipes have: give it as --recipe " + path);
+  Json options = Json::object();
+  for (const auto& [key, value] : object.items())
+    if (!key.starts_with("//") || !value.is_string()) options[key] = value;  // else a comment
+  return values_from_json(options, path, OptionFile::config);
 }
 
 Request read_new_run(const CommandLine& line) {
@@ -325,6 +340,21 @@ std::optional<std::string> folder_to_resume(const CommandLine& line) {
 }
 
 bool names_model(const CommandLine& line) { return all_given(line).contains("model"); }
+
+UserError with_place(const CommandLine& line, const UserError& error) {
+  const std::string text = error.what();
+  std::string name = text.substr(0, text.find_first_of(": "));
+  if (!name.starts_with("--")) return error;
+  name.erase(0, 2);
+  std::ranges::replace(name, '-', '_');
+  if (!find_option(name) || line.values.contains(name)) return error;
+  if (!line.config.empty() && read_config(line.config).contains(name))
+    return UserError(line.config + ": " + text);
+  const auto named = line.values.find("recipe");
+  if (named != line.values.end() && load_recipe(named->second[0]).values.contains(name))
+    return UserError("--recipe " + named->second[0] + ": " + text);
+  return error;
+}
 
 Request read_request(const CommandLine& line) {
   const std::optional<std::string> folder = folder_to_resume(line);

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "data/dataset.h"
 #include "engine/options/command.h"
 #include "engine/options/model_config.h"
@@ -38,6 +39,8 @@ Request read_request(const CommandLine&);
 bool names_model(const CommandLine&);
 // The folder of --resume: DIR, or with `auto` that of --out; none without --resume.
 std::optional<std::string> folder_to_resume(const CommandLine&);
+// The error, after the name of the config file or recipe from which its option is.
+UserError with_place(const CommandLine&, const UserError&);
 Request read_new_run(const CommandLine&);  // ignores --resume
 // All options of a new run, with image and patch size resolved.
 Options resolve_options(const Request&, const ModelConfig&, DataKind);

@@ -36,7 +36,8 @@ std::vector<std::string> json_files_in(const fs::path& folder) {
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     if (at->path().extension() == ".json") names.push_back(at->path().stem());
   if (error == std::errc::no_such_file_or_directory)
-    throw UserError(folder.string() + ": no such folder");
+    throw UserError((std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") +
+                    folder.string() + ": no such folder");
   if (error) throw UserError(folder.string() + ": can't be read: " + error.message());
   std::ranges::sort(names);
   return names;

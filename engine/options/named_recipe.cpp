@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files/file_io.h"
 #include "base/json.h"
+#include "base/machine_error.h"
 #include "base/text.h"
 #include "engine/options/model_config.h"
 
@@ -27,11 +28,14 @@ std::vector<std::string> known_recipes() {
 
 NamedRecipe load_recipe(const std::string& name) {
   const std::vector<std::string> names = known_recipes();
-  if (std::ranges::find(names, name) == names.end())
-    throw UserError("unknown recipe '" + printable(name) + "'" + suggestion(name, names) +
-                    (name.ends_with(".json") ? "; --config takes a file" : "") +
-                    "; available: " + join(names, ", "));
-  const std::string path = recipes_folder() / (name + ".json");
+  std::string path = recipes_folder() / (name + ".json");
+  if (std::ranges::find(names, name) == names.end()) {
+    path = name;
+    if (!name.ends_with(".json") || !there_is(path))
+      throw UserError("unknown recipe '" + printable(name) + "'" + suggestion(name, names) +
+                      (name.ends_with(".json") ? ": no such file" : "") +
+                      "; available: " + join(names, ", ") + ", or a FILE.json of your own");
+  }
   return parse_recipe(read_text_file(path), path, name);
 }
 
@@ -59,7 +63,8 @@ NamedRecipe parse_recipe(std::string_view text, const std::string& path, const s
   }
   for (const auto& [key, own] :
        {std::pair{"description", &recipe.description}, {"model", &recipe.model}})
-    if (own->empty()) throw UserError(path + ": '" + key + "' is missing");
+    if (own->empty())
+      throw UserError(path + ": '" + key + "' is missing; --config takes files of options alone");
   recipe.values = values_from_json(options, path, OptionFile::named_recipe);
   return recipe;
 }

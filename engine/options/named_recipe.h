@@ -1,5 +1,6 @@
-// models/recipes/NAME.json: a set of options by name, --recipe NAME. A key that begins with // is a
-// comment on the options after it: the source of their values, or why they differ from it.
+// models/recipes/NAME.json or a file of the user's: a model and its options, --recipe NAME|FILE. A
+// key that begins with // is a comment on the options after it: the source of their values, or why
+// they differ from it.
 #pragma once
 #include <string>
 #include <string_view>

@@ -59,8 +59,12 @@ bool is_free(const std::vector<std::string>& names) {
                     folder + " starts this one from the beginning");
   if (said == "--resume ")  // with a MODEL; given a config.json, that run would continue instead
     throw UserError(said + folder + ": not empty, and not a run folder: it has no config.json");
-  throw UserError(said + folder + " exists and is not empty; --resume " + folder +
-                  " continues that run, another --out starts a new one");
+  throw UserError(
+      said + folder + " exists and is not empty" +
+      (contain(names, "config.json")
+           ? "; --resume " + folder + " continues that run, another --out starts a new one"
+           : ", and has no run; name a new folder, like --out " +
+                 (fs::path(folder) / "run").string()));
 }
 
 }  // namespace

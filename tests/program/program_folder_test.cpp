@@ -222,12 +222,34 @@ TEST_F(ProgramFolder, ChangedImagesAreWarnedOf) {
   EXPECT_FALSE(has(go("--resume run --steps 4").output, warning));
 }
 
+// The same names in the same classes are the same data.
+TEST_F(ProgramFolder, ResumesWithACopyOfItsImages) {
+  make_class_folders(in("photos"), 2, 4);
+  make_class_folders(in("others"), 2, 5);
+  go(on_vit + "--data photos --batch 4 --steps 1 --out run");
+  fs::copy(in("photos"), in("copy"), fs::copy_options::recursive);
+  go("--resume run --data copy --steps 2");
+  EXPECT_TRUE(has(contents(in("run/config.json")), "\"data\": \"" + in("copy") + "\""));
+  const Finished end = run("--resume run --data others --steps 3");
+  EXPECT_EQ(end.code, 2);
+  EXPECT_TRUE(has(end.errors,
+                  "others: its files or classes have changed since the run in run "
+                  "began"))
+      << end.errors;
+  expect_code_2("--resume run --data synthetic --steps 3",
+                "--data can't be changed with --resume: the run has " + in("copy") +
+                    "; leave it out, or start a new run from --weights "
+                    "run/last/weights.safetensors\n");
+}
+
 TEST_F(ProgramFolder, OfSomeoneElseIsLeftAlone) {
   for (const std::string name : {"notes.txt", "config.json"}) {
     write_text(in("run/" + name), "{}");
-    expect_code_2(endless,
-                  "--out run exists and is not empty; --resume run continues that run, another "
-                  "--out starts a new one\n");
+    expect_code_2(endless, std::string("--out run exists and is not empty") +
+                               (name == "notes.txt"
+                                    ? ", and has no run; name a new folder, like --out run/run\n"
+                                    : "; --resume run continues that run, another --out starts a "
+                                      "new one\n"));
     EXPECT_EQ(names_in(in("run")), std::set<std::string>{name});
     if (name == "notes.txt")
       expect_code_2(short_steps + "--resume run",

@@ -115,7 +115,7 @@ TEST(NamedRecipe, MistakesAreOneLine) {
   expect_refused({"--recipe", "flowers_vit_tyni"},
                  "unknown recipe 'flowers_vit_tyni' (did you mean flowers_vit_tiny?); available: "
                  "cifar10_resnet34, ");
-  expect_refused({"--recipe", "my.json"}, "unknown recipe 'my.json'; --config takes a file;");
+  expect_refused({"--recipe", "my.json"}, "unknown recipe 'my.json': no such file; available: ");
   expect_refused({"vit_large", "--recipe", "flowers_vit_tiny"},
                  "--recipe flowers_vit_tiny trains vit_tiny, not vit_large; leave MODEL out");
   expect_refused({"flowers_vit_tiny"},
@@ -123,6 +123,22 @@ TEST(NamedRecipe, MistakesAreOneLine) {
   const TemporaryFolder folder;
   write_text(folder / "c.json", R"({"recipe": "flowers_vit_tiny"})");
   expect_refused({"vit_tiny", "--config", folder / "c.json"}, "'recipe' can't be part of a config");
+}
+
+TEST(NamedRecipe, IsTakenFromAnyPath) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "my.json";
+  write_text(file, contents(models_folder() / "recipes/flowers_vit_tiny.json"));
+  const Options mine = resolve({"--recipe", file}, DataKind::photos),
+                shipped = resolve({"--recipe", "flowers_vit_tiny"}, DataKind::photos);
+  EXPECT_EQ(mine.recipe, file);
+  EXPECT_EQ(config_to_json(mine), config_to_json(shipped));
+  EXPECT_EQ(resolve({"--recipe", file, "--lr", "3"}, DataKind::photos).lr, 3);
+  expect_refused({"vit_large", "--recipe", file}, "my.json trains vit_tiny, not vit_large");
+  expect_refused({"vit_tiny", "--config", file},
+                 "my.json: has a description, as recipes have: give it as --recipe " + file);
+  write_text(file, config_to_json(shipped));
+  expect_refused({"--recipe", file}, "my.json: 'description' is missing; --config takes files of");
 }
 
 TEST(NamedRecipe, MistakesInTheFileAreOneLine) {

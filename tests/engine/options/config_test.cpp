@@ -46,6 +46,8 @@ TEST(Config, ReadsValues) {
   EXPECT_EQ(values.at("seed"), Items{"18446744073709551615"});
   EXPECT_EQ(values.at("out"), Items{"x y"});
   EXPECT_FALSE(values.contains("steps"));
+  EXPECT_EQ(parse_config(R"({"//": "mine", "lr": 1, "// b": "c"})", ""), (Values{{"lr", {"1"}}}));
+  expect_config_error(R"({"//": 1})", "run.json: unknown key '//'");
   EXPECT_EQ(parse_config(R"({"classes": 12})", "").at("classes"), Items{"12"});
 }
 
