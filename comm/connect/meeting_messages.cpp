@@ -70,8 +70,8 @@ std::string advice(const World& world) {
            text_of(shape_of(world), shape_of(world)) + ", --master-addr and --master-port";
   return " (" + world.variables +
          " in the environment set the ranks, --timeout how long to wait for them); start "
-         "every rank, or give -n " +
-         std::to_string(world.size) + " to have them started here";
+         "every rank, or have them started here by " +
+         command_to_start_here(world.size);
 }
 
 std::string nodes_text(int least, int nodes) {

@@ -222,9 +222,9 @@ class TcpCommunicator final : public HostsCommunicator {
       if (!failure_.empty()) culprit = culprit_;
     }
     tell_end(why, culprit);
-    if (culprit >= 0) region_.control().culprit = culprit + 1;
-    // If the culprit ran on this machine, its launcher knows the cause and prints it first.
-    end_process(region_, place_, why, culprit >= 0 && is_here(culprit));
+    // If the culprit ran on this machine, its launcher knows the cause and prints it first. Else
+    // the culprit is stored with the line of the rank that prints first.
+    end_process(region_, place_, why, culprit >= 0 && is_here(culprit), culprit);
   }
 
  private:

@@ -65,11 +65,15 @@ class Restarts {
   // Agrees with the other nodes' launchers on the next start, or returns the agreed exit code.
   std::optional<int> agree() {
     const std::optional<int> own = next_.ends;
+    const bool fresh = next_.number == 0;
     try {
       Agreement agreed = launch_.others->meet(launch_, next_);
       next_ = std::move(agreed.restart);
       start_.place.node = agreed.node;
       start_.place.nodes = agreed.nodes;
+      if (fresh && next_.number > 0 && !next_.ends)
+        print_error_line("node " + std::to_string(agreed.node) + ": joins the run at " +
+                         name_of_restart(next_.number));
     } catch (const std::exception&) {
       if (own.value_or(0) != 0) return own;  // its reason has been printed
       throw;

@@ -176,15 +176,40 @@ std::string name_of_machine() {
 
 bool is_launched_worker() { return variable(shared_fd_variable).has_value(); }
 
-void refuse_other_launchers() {
+namespace {
+
+// The program that has started several ranks, of which this is one, and the variable that says so.
+using OtherLauncher = std::array<const char*, 2>;
+std::optional<OtherLauncher> other_launcher() {
+  // A terminal in a step of srun --pty is a shell: nobody else starts ranks in it.
+  if (variable("SLURM_PTY_PORT") && isatty(STDIN_FILENO)) return {};
   for (const auto& [launcher, sign, size] :
        {std::array{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
         std::array{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
         std::array{"mpiexec", "PMI_RANK", "PMI_SIZE"},
         std::array{"torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"}})
     if (variable(sign) && parse_integer(text_of(size)).value_or(1) > 1)
-      throw UserError(std::string(launcher) + " has started " + printable(text_of(size)) +
-                      " ranks already (" + size + " in the environment): leave out -n");
+      return OtherLauncher{launcher, size};
+  return {};
+}
+
+}  // namespace
+
+std::string command_to_start_here(int ranks) {
+  const std::optional<OtherLauncher> other = other_launcher();
+  return (other ? std::string("env -u ") + other->back() + " ./launcher -n " : "-n ") +
+         std::to_string(ranks);
+}
+
+void refuse_other_launchers() {
+  if (const auto other = other_launcher()) {
+    const auto& [launcher, size] = *other;
+    throw UserError(std::string(launcher) + " has started " + printable(text_of(size)) +
+                    " ranks already (" + size +
+                    " in the environment): leave out -n; in a shell of its own, " +
+                    (variable("SLURM_PROCID") ? "srun --overlap ./launcher starts ranks, " : "") +
+                    "env -u " + size + " ./launcher -n N does so here");
+  }
 }
 
 std::optional<World> world_from_environment() {

@@ -47,6 +47,10 @@ bool is_launched_worker();
 
 std::string name_of_machine();
 
+// The words after which this process starts so many ranks here: "-n 4", or with the variable left out
+// that makes refuse_other_launchers() refuse that.
+std::string command_to_start_here(int ranks);
+
 // Throws UserError if mpirun, mpiexec, srun or torchrun have started this process as one of
 // several: each would start a run of its own.
 void refuse_other_launchers();

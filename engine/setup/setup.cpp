@@ -381,7 +381,9 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
     throw UserError("--all-reduce 2d adds only in fp32; leave it out, or --reduce-dtype " +
                     word_of(o.reduce_dtype));
   if (o.zero && o.all_reduce == AllReduce::two_level)
-    throw UserError("--zero 1 needs the flat all-reduce; leave it out, or --all-reduce 2d");
+    throw UserError(
+        "--zero 1 gives each process the sum of its own part of the gradients, --all-reduce 2d "
+        "gives all processes the whole sum; leave out one of the two");
   if (o.zero && s.replicas == 1)
     s.notes.push_back(o.pipeline > 1 ? "--zero 1 has no effect: each stage is one process"
                                      : "--zero 1 has no effect: there is one process");

@@ -46,7 +46,9 @@ TEST_F(NodeRestarts, ALauncherThatIsKilledAndStartedAgain) {
     EXPECT_TRUE(has(last_metric(in("run"), "restart", "cause"), name(n) + " has died"));
     EXPECT_EQ(last_metric(in("run"), "restart", "rank"), std::to_string(n));
   }
-  expect_undisturbed();
+  const auto errors = expect_undisturbed();
+  EXPECT_TRUE(has(errors[1], "node 1: joins the run at restart 1 of 100\n")) << errors[1];
+  EXPECT_TRUE(has(errors[0], "node 0: joins the run at restart 2 of 100\n")) << errors[0];
 }
 
 TEST_F(NodeRestarts, ALauncherThatIsKilledForGood) {

@@ -73,8 +73,10 @@ TEST_F(ProgramZero, IsRefusedWhereItCantBe) {
     EXPECT_EQ(end.code, 2) << words << end.output;
     EXPECT_EQ(end.errors, errors) << words;
   };
-  expect_refused("-n 2 " + vit + "--zero 1 --all-reduce 2d",
-                 "--zero 1 needs the flat all-reduce; leave it out, or --all-reduce 2d\n");
+  expect_refused(
+      "-n 2 " + vit + "--zero 1 --all-reduce 2d",
+      "--zero 1 gives each process the sum of its own part of the gradients, --all-reduce "
+      "2d gives all processes the whole sum; leave out one of the two\n");
   expect_refused(vit + "--zero 2", "--zero 2: must be at least 0 and at most 1\n");
   const Finished alone = go(vit + "--zero 1 --steps 1");
   EXPECT_NE(alone.output.find("--zero 1 has no effect: there is one process"), std::string::npos)
