@@ -6,9 +6,12 @@
 
 #include "app/commands/processes.h"
 #include "base/error.h"
+#include "base/machine_error.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
+#include "engine/options/config.h"
 #include "engine/options/foreign_models.h"
+#include "engine/options/foreign_names.h"
 #include "engine/options/help.h"
 #include "engine/options/model_config.h"
 #include "engine/options/named_recipe.h"
@@ -39,9 +42,15 @@ std::vector<std::string> after(const std::string& word, std::span<const Command>
   const std::vector<std::string> recipes = known_recipes();
   if (std::ranges::find(recipes, word) != recipes.end())
     throw UserError(word + " is a recipe: ./launcher --recipe " + word);
+  if (there_is(word + "/config.json"))
+    throw UserError(word + " is a run's folder: ./launcher --resume " + word + " continues it");
+  if (there_is(word))
+    throw UserError(word + " is a file or folder; the model comes first: ./launcher MODEL " +
+                    (word.ends_with(".json") ? "--config " : "--data ") + word);
   std::vector<std::string> both = models;
   both.insert(both.end(), names.begin(), names.end());
-  const std::string elsewhere = advice_for_foreign_model(word);
+  std::string elsewhere = advice_for_foreign_model(word);
+  if (elsewhere.empty()) elsewhere = advice_for_foreign_command(word);
   throw UserError("unknown model or command '" + printable(word) + "'" +
                   (elsewhere.empty() ? suggestion(word, both) : elsewhere) +
                   "; ./launcher help lists all");
@@ -63,6 +72,7 @@ Named command_of(std::span<const std::string> arguments, std::span<const Command
   const Command* train = &*std::ranges::find(all, "train", &Command::name);
   if (arguments.empty() || arguments[0].starts_with('-')) return {train, 0};
   const std::string& first = arguments[0];
+  if (!with_plain_dashes(first).empty()) return {train, 0};
   for (const Command& command : all)
     if (command.name == first) return {&command, 1};
   if (const std::vector<std::string> seconds = after(first, all); !seconds.empty()) {
@@ -96,13 +106,19 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
   return line;
 }
 
+int run_in_place(const CommandLine& line, const std::vector<std::string>& argv) try {
+  return line.command->run(line, argv);
+} catch (const UserError& e) {
+  throw with_place(line, e);
+}
+
 int run_command(const std::vector<std::string>& argv) try {
   if (argv.size() > 1 && argv[1] == "--complete")
     return print_completions(std::span(argv).subspan(2));
   const CommandLine line = parse_command_line(std::span(argv).subspan(1));
   if (!line.print) {
     if (!line.command->in_processes) end_on_stop_signals();
-    return line.command->run(line, argv);
+    return run_in_place(line, argv);
   }
   std::fputs(line.print->text.c_str(), line.print->exit_code ? stderr : stdout);
   return line.print->exit_code;

@@ -152,6 +152,7 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
   std::signal(SIGPIPE, SIG_DFL);  // `predict ... | head` ends quietly
   const int cores = pin_to_share({});
   const auto own = own_options<PredictOptions>(line);
+  find_finished(own.finished);  // images before the run: that is the mistake to name
   Named named = find_pictures(own.files);
   for (const std::string& note : named.notes) print_error_line(printable(note, note.npos));
   if (named.parts.empty())

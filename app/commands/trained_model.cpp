@@ -10,6 +10,7 @@
 #include "base/machine_error.h"
 #include "base/text.h"
 #include "data/class_names.h"
+#include "data/decode/image_extensions.h"
 #include "engine/console/progress_line.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/checkpoint_read.h"
@@ -155,7 +156,12 @@ FinishedPlace find_finished(const std::string& given) {
     throw UserError(given + ": " + link);
   if (!there_is(path))
     throw UserError(given + ": no such run folder or weights file" + advice_for_weights(given));
-  if (!fs::is_directory(path, error)) return {.weights = given, .run = ""};
+  if (!fs::is_directory(path, error)) {
+    if (is_read(extension_of(path)))
+      throw UserError(given + ": an image; first comes a run or weights: ./launcher predict RUN " +
+                      given);
+    return {.weights = given, .run = ""};
+  }
   if (const std::string file = weights_file_in(path); !file.empty() && !there_is(path + "/last"))
     return {.weights = file + (key.empty() ? "" : ":" + key), .run = ""};
   if (!key.empty()) throw UserError(given + ": a run's weights have no parts with names");

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <regex>
 #include <utility>
 
 #include "base/error.h"
@@ -16,6 +17,15 @@
 #include "engine/options/version.h"
 
 namespace bv {
+
+// The dashes are those of Unicode from 2010 to 2015, and 2212.
+std::string with_plain_dashes(const std::string& word) {
+  static const std::regex form(
+      "-*(?:\xe2\x80[\x90-\x95]|\xe2\x88\x92)+-*([A-Za-z][A-Za-z_-]*(?:=.*)?)");
+  std::smatch part;
+  if (word.size() > 200 || !std::regex_match(word, part, form)) return "";
+  return (part.length(1) == 1 ? "-" : "--") + part.str(1);
+}
 
 namespace {
 
@@ -37,7 +47,7 @@ bool is_option(const std::string& word) {
     return word.size() > at && word[0] == '-' && !std::strchr("-! \n", word[at]);
   };
   return (begins_at(1) && !std::isdigit(static_cast<unsigned char>(word[1]))) ||
-         (word.starts_with("--") && begins_at(2));
+         (word.starts_with("--") && begins_at(2)) || !with_plain_dashes(word).empty();
 }
 
 // The arguments, split into options with values and positional arguments; the table interprets the
@@ -128,15 +138,21 @@ bool is_of_training(const std::string& flag) {
 
 [[noreturn]] void refuse_rest(const std::vector<std::string>& rest, const Command& command) {
   for (const std::string& word : rest) {
+    if (const std::string plain = with_plain_dashes(word); !plain.empty())
+      throw UserError("'" + printable(word) + "' begins with the dash of a word processor; type " +
+                      printable(plain));
     if (!word.starts_with('-')) continue;
     const std::string flag = word.substr(0, word.find('='));
+    const std::vector<std::string> flags = known_flags(command);
+    if (std::ranges::find(flags, word.substr(0, word.find(' '))) != flags.end())
+      throw UserError("'" + printable(word) + "' is one word, quotes have joined it: type " +
+                      printable(word) + " without them");
     if (is_of_training(flag))
       throw UserError(flag + " is not an option of " + std::string(command.name) +
-                      see_help(command));
+                      ", whose form is: ./launcher " + usage_of(command) + see_help(command));
     const std::string elsewhere = advice_for_foreign(flag);
     throw UserError("unknown option " + printable(flag) +
-                    (elsewhere.empty() ? suggestion(flag, known_flags(command)) : elsewhere) +
-                    see_help(command));
+                    (elsewhere.empty() ? suggestion(flag, flags) : elsewhere) + see_help(command));
   }
   std::error_code error;
   std::string advice = " after ./launcher " + usage_of(command);

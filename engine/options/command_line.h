@@ -17,6 +17,9 @@ S own_options(const CommandLine& line) {
   return options;
 }
 
+// "--epochs" for a word that begins with the dash of a word processor; empty for others.
+std::string with_plain_dashes(const std::string& word);
+
 // Parses the arguments after the command's name; `all` is for --help. Throws UserError.
 CommandLine parse_arguments(const Command&, std::span<const std::string> arguments,
                             std::span<const Command> all);

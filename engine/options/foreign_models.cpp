@@ -79,6 +79,12 @@ std::string advice_for_foreign_model(const std::string& name) {
   const std::vector<std::string> ours = known_models();
   if (name.size() > 100 || !std::regex_match(name, part, form)) return "";
   std::string same = part[2];
+  static const std::regex short_form("vit_([tsblh])_([0-9]{2})");  // torchvision's vit_b_16
+  if (std::smatch parts; std::regex_match(name, parts, short_form)) {
+    const std::string sizes[] = {"tiny", "small", "base", "large", "huge"};
+    return advice_for_foreign_model("vit_" + sizes[std::string_view("tsblh").find(name[4])] +
+                                    "_patch" + parts.str(2) + "_224");
+  }
   if (same.starts_with("deit_")) same.replace(0, 4, "vit");  // the same model
   if (std::ranges::find(ours, same) == ours.end()) return advice_for_missing_model(same);
   const ModelConfig model = load_model_config(same);

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/options/foreign_names.h"
 #include "engine/options/options.h"
 
 namespace bv {
@@ -109,10 +108,8 @@ std::span<const OptionGroup> option_groups();         // training options
 const OptionRow* find_option(std::string_view name);  // null if there is none
 std::vector<std::string> option_names();
 
-// Index of a choice's word among `texts`. Throws UserError, with the text of `advice` if it is
-// given.
-size_t place_of(const Items&, const std::vector<std::string>& texts,
-                std::string (*advice)(std::string_view word));
+// Index of a choice's word among `texts`. Throws UserError.
+size_t place_of(const OptionRow&, const Items&, const std::vector<std::string>& texts);
 
 template <WithWords E>
 std::vector<std::string> texts_of(E) {
@@ -132,13 +129,12 @@ concept Choice = requires(T value) {
 
 struct ChoiceText {
   template <WithWords E>
-  static void read(E& value, const OptionRow&, const Items& items) {
-    const auto advice = std::is_same_v<E, Policy> ? advice_for_foreign_policy : nullptr;
-    value = static_cast<E>(place_of(items, texts_of(E{}), advice));
+  static void read(E& value, const OptionRow& row, const Items& items) {
+    value = static_cast<E>(place_of(row, items, texts_of(E{})));
   }
   template <WithWords E>
   static void read(std::optional<E>& value, const OptionRow& row, const Items& items) {
-    place_of(items, texts_of(value), nullptr);
+    place_of(row, items, texts_of(value));
     value.reset();
     if (items[0] != unset_word(E{})) read(value.emplace(), row, items);
   }

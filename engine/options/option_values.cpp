@@ -1,6 +1,7 @@
 #include "engine/options/option_values.h"
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <regex>
 #include <set>
@@ -35,10 +36,20 @@ double checked(double value, const Range& range, bool whole) {
   return value;
 }
 
-double to_number(const std::string& item, const Range& range) {
+[[noreturn]] void refuse_number(const OptionRow& row, const std::string& item, bool whole) {
+  const std::string unit = unit_of(row.name);
+  std::string example = row.is_list() ? "" : default_of(row);
+  if (const std::optional<double> meant = number_meant(row.name, item, whole);
+      meant && *meant >= row.range.min && *meant <= row.range.max)
+    example = format_number(whole ? std::floor(*meant) : *meant);
+  refuse(std::string("is not a ") + (whole && parse_number(item) ? "whole " : "") + "number" +
+         (unit.empty() ? "" : " of " + unit) + (example.empty() ? "" : ", like " + example));
+}
+
+double to_number(const OptionRow& row, const std::string& item) {
   const auto value = parse_number(item);
-  if (!value) refuse("is not a number");
-  return checked(*value, range, false);
+  if (!value) refuse_number(row, item, false);
+  return checked(*value, row.range, false);
 }
 
 const std::string& one(const Items& items) {
@@ -48,13 +59,12 @@ const std::string& one(const Items& items) {
 
 }  // namespace
 
-size_t place_of(const Items& items, const std::vector<std::string>& texts,
-                std::string (*advice)(std::string_view word)) {
+size_t place_of(const OptionRow& row, const Items& items, const std::vector<std::string>& texts) {
   const auto found = std::ranges::find(texts, one(items));
   if (found != texts.end()) return static_cast<size_t>(found - texts.begin());
-  std::string near = suggestion(items[0], texts);
-  if (near.empty() && advice) near = advice(items[0]);
-  refuse("must be one of " + join(texts, ", ") + near);
+  const std::string elsewhere = advice_for_foreign_value(row.name, items[0]);
+  refuse("must be one of " + join(texts, ", ") +
+         (elsewhere.empty() ? suggestion(items[0], texts) : elsewhere));
 }
 
 namespace {
@@ -89,7 +99,7 @@ struct PlainText : ChoiceText {
   template <std::signed_integral T>
   static void read(T& out, const OptionRow& row, const Items& in) {
     const auto value = parse_integer(one(in));
-    if (!value) refuse(parse_number(in[0]) ? "is not a whole number" : "is not a number");
+    if (!value) refuse_number(row, in[0], true);
     Range range = row.range;
     range.max = std::min(range.max, static_cast<double>(std::numeric_limits<T>::max()));
     checked(static_cast<double>(*value), range, true);
@@ -101,7 +111,7 @@ struct PlainText : ChoiceText {
   }
 
   static void read(double& out, const OptionRow& row, const Items& in) {
-    out = to_number(one(in), row.range);
+    out = to_number(row, one(in));
   }
   static Items items(double value) { return {format_number(value)}; }
 
@@ -147,14 +157,14 @@ struct PlainText : ChoiceText {
     };
     if ((row.name == "mean" || row.name == "std") && std::ranges::any_of(in, of_bytes))
       refuse(range_text(row.range, false) + "; divide values of 0-255 by 255");
-    for (size_t i = 0; i < n; ++i) out[i] = to_number(in[i], row.range);
+    for (size_t i = 0; i < n; ++i) out[i] = to_number(row, in[i]);
   }
   // --color-jitter takes three or four numbers, or a single one for the first three.
   static void read(std::array<double, 4>& out, const OptionRow& row, const Items& in) {
     if (in.size() != 1 && in.size() != 3 && in.size() != 4)
       refuse("must be one number, three or four");
-    for (size_t i = 0; i < 3; ++i) out[i] = to_number(in[in.size() == 1 ? 0 : i], row.range);
-    out[3] = in.size() == 4 ? to_number(in[3], row.range) : 0;
+    for (size_t i = 0; i < 3; ++i) out[i] = to_number(row, in[in.size() == 1 ? 0 : i]);
+    out[3] = in.size() == 4 ? to_number(row, in[3]) : 0;
   }
   template <size_t n>
   static Items items(const std::array<double, n>& values) {

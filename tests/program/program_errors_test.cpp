@@ -72,9 +72,21 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
                  "vit_large_distilled, vit_small, vit_tiny, vit_tiny_distilled");
   expect_refused("vit_tiny --learning 3", "unknown option --learning" + help);
   expect_refused("vit_tiny --bach 3", "unknown option --bach (did you mean --batch?)" + help);
-  expect_refused("vit_tiny --lr abc", "--lr abc: is not a number");
-  expect_refused("vit_tiny --batch 2.5", "--batch 2.5: is not a whole number");
-  expect_refused("vit_tiny --image-size 64x64", "--image-size 64x64: is not a number");
+  expect_refused("vit_tiny --lr abc", "--lr abc: is not a number, like 0.001");
+  expect_refused("vit_tiny --batch 2.5", "--batch 2.5: is not a whole number of images, like 2");
+  expect_refused("vit_tiny --image-size 64x64",
+                 "--image-size 64x64: is not a number of pixels, like 64");
+  expect_refused("cifar vit_tiny",
+                 "cifar is a file or folder; the model comes first: ./launcher MODEL --data cifar");
+  make_run("run");
+  expect_refused("run", "run is a run's folder: ./launcher --resume run continues it");
+  expect_refused("data check --data cifar",
+                 "--data is not an option of data check, whose form is: ./launcher data check PATH "
+                 "[--min-side N] [--json]; ./launcher data check --help lists all");
+  write_text(in("photo.jpg"), "");
+  expect_refused("predict photo.jpg run/best",
+                 "photo.jpg: an image; first comes a run or weights: ./launcher predict RUN "
+                 "photo.jpg");
   expect_refused("vit_tiny -n 0", "-n 0: must be at least 1 and at most 1024");
   expect_refused("vit_tiny --lr", "--lr needs a value: --lr X");
   expect_refused("vit_tiny --optimizer adan",
@@ -251,8 +263,8 @@ TEST_F(ProgramErrors, OfSizesDevicesAndFolders) {
                  "would be");
   write_text(in("full/file"), "x");
   expect_refused_by_all(cifar + "--out full",
-                        "--out full exists and is not empty; --resume full continues that run, "
-                        "another --out starts a new one");
+                        "--out full exists and is not empty, and has no run; name a new folder, "
+                        "like --out full/run");
   expect_refused(cifar + "--out full/file",
                  "--out full/file is a file where the run's folder "
                  "should be; name another");
@@ -474,10 +486,24 @@ TEST_F(ProgramErrors, OfTheEnvironment) {
   EXPECT_EQ(twice.code, 2);
   EXPECT_EQ(twice.errors,
             "mpirun has started 2 ranks already (OMPI_COMM_WORLD_SIZE in the environment): leave "
-            "out -n\n");
+            "out -n; in a shell of its own, env -u OMPI_COMM_WORLD_SIZE ./launcher -n N does so "
+            "here\n");
+  const Variables shell = {
+      {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}};
+  Variables step = shell;
+  step.emplace_back("SLURM_STEP_NUM_TASKS", "2");
+  EXPECT_TRUE(has(run_program(folder_.path(), "-n 2 " + words, {.environment = step}).errors,
+                  "in a shell of its own, srun --overlap ./launcher starts ranks, env -u "
+                  "SLURM_STEP_NUM_TASKS ./launcher -n N does so here"));
+  EXPECT_TRUE(has(
+      run_program(folder_.path(), words + " --timeout 1", {.environment = step}).errors,
+      "start every rank, or have them started here by env -u SLURM_STEP_NUM_TASKS ./launcher -n "
+      "2\n"));
+  EXPECT_EQ(run_program(folder_.path(), "-n 2 " + words, {.environment = shell}).code, 0);
+  fs::remove_all(in("run"));
   EXPECT_EQ(with("OMP_NUM_THREADS", "1,2", words).code, 0);
   EXPECT_EQ(with("BAREVISION_MODELS", in("nowhere"), words).errors,
-            in("nowhere") + ": no such folder\n");
+            "BAREVISION_MODELS=" + in("nowhere") + ": no such folder\n");
 }
 
 // Numbers with a valid checksum that no run on this data and schedule can reach.

@@ -91,7 +91,11 @@ TEST(Commands, OptionsOfTheirOwnAndOfTraining) {
   EXPECT_TRUE(is_line(error({"w"}), "predict needs FILES..." + help));
   EXPECT_TRUE(is_line(error({"w", ""}), "FILES... is empty" + help));
   EXPECT_TRUE(is_line(error({"w", "f", "--count", "0"}), "--count 0: must be at least 1"));
-  EXPECT_TRUE(is_line(error({"w", "f", "--lr", "1"}), "--lr is not an option of predict" + help));
+  EXPECT_TRUE(is_line(error({"w", "f", "--lr", "1"}),
+                      "--lr is not an option of predict, "
+                      "whose form is: ./launcher predict WEIGHTS "
+                      "FILES..." +
+                          help));
   EXPECT_TRUE(is_line(error({"w", "f", "--cuont", "1"}), "--cuont (did you mean --count?)" + help));
   EXPECT_TRUE(is_line(error({"w", "f", "--config", "f"}), "unknown option --config"));
   EXPECT_TRUE(is_line(error_of([] {

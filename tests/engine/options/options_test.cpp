@@ -127,6 +127,52 @@ TEST(CommandLineTest, MistakesAreOneLineThatNamesThem) {
   expect_error({"vit_tiny", "--lr", "a\nb"}, "--lr a?b: is not a number");
 }
 
+// A unit is named, and the number that was meant.
+TEST(CommandLineTest, ANumberWithAUnitGetsTheNumber) {
+  const auto expect_like = [](const std::string& option, const std::string& value,
+                              const std::string& form) {
+    expect_error({"vit_tiny", option, value}, option + " " + value + ": is not a " + form);
+  };
+  expect_like("--timeout", "10min", "number of seconds, like 600");
+  expect_like("--timeout", "2 h", "number of seconds, like 7200");
+  expect_like("--timeout", "soon", "number of seconds, like 60");
+  expect_like("--cache-mb", "2GB", "number of MiB, like 2048");
+  expect_like("--bucket-bytes", "25MiB", "number of bytes, like 26214400");
+  expect_like("--val-fraction", "20%", "number, like 0.2");
+  expect_like("--val-fraction", "150%", "number, like 0.1");
+  expect_like("--image-size", "224x224", "number of pixels, like 224");
+  expect_like("--batch", "1,024", "number of images, like 1024");
+  expect_like("--batch", "2.5", "whole number of images, like 2");
+  expect_like("--steps", "10k", "number of updates, like 10000");
+  expect_like("--epochs", "5ep", "number of epochs, like 5");
+  expect_like("--lr", "0,001", "number, like 0.001");
+  expect_like("--lr", "1e-3x", "number, like 0.001");
+}
+
+TEST(CommandLineTest, WordsOfOtherProgramsGetOurs) {
+  expect_error({"vit_tiny", "--device", "gpu"}, "must be one of auto, cpu, simt, cuda (use cuda)");
+  expect_error({"vit_tiny", "--device", "cuda:1"}, "(use cuda; CUDA_VISIBLE_DEVICES says which");
+  expect_error({"vit_tiny", "--precision", "float16"}, "auto, fp32, fp16, bf16 (use fp16)");
+  expect_error({"vit_tiny", "--precision", "float"}, "(use fp32)");
+  expect_error({"vit_tiny", "--precision", "16-mixed"}, "(use fp16 or bf16)");
+  expect_error({"vit_tiny", "--schedule", "linear"}, "(use poly --decay-rate 1)");
+  expect_error({"vit_b_16"}, "'vit_b_16': use vit_base (--patch-size 16 --image-size 224 are its");
+  expect_error({"vit_l_32"}, "'vit_l_32': use vit_large --patch-size 32 --image-size 224");
+  expect_error({"vit_h_14"}, "'vit_h_14': not in barevision; nearest: ");
+}
+
+TEST(CommandLineTest, OfDashesAndQuotes) {
+  const std::string processor = "' begins with the dash of a word processor; type ";
+  for (const std::string word : {"—epochs", "–epochs", "–-epochs", "-−epochs"})
+    expect_error({"vit_tiny", word, "3"}, "'" + word + processor + "--epochs");
+  expect_error({"—lr=1", "vit_tiny"}, "'—lr=1" + processor + "--lr=1");
+  expect_error({"vit_tiny", "−n", "2"}, "'−n" + processor + "-n");
+  expect_error({"vit_tiny", "--lr", "−1"}, "--lr −1: is not a number");
+  expect_error({"vit_tiny", "--lr 1e-3"},
+               "'--lr 1e-3' is one word, quotes have joined it: type --lr 1e-3 without them");
+  expect_error({"vit_tiny", "--lrr 1"}, "unknown option --lrr 1");
+}
+
 // As in argparse, so that a script can append "$@" to its own options.
 TEST(CommandLineTest, TheLastOfARepeatedOptionWins) {
   const Words words = {"vit_tiny", "--lr",       "1",     "-n",      "2",
