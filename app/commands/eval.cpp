@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files/file_io.h"
 #include "base/json.h"
+#include "base/machine_error.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
 #include "comm/connect/host_comm.h"
@@ -161,15 +162,31 @@ BadImages known_bad(const TrainedModel& m, const DataSets& data, int threads) {
   return bad;
 }
 
-Images open_split(const TrainedModel& m, Split which, int threads) {
+// Whether all images are evaluated unless the user says which: training has held none of them out.
+bool takes_all(const TrainedModel& m, const CommandLine& line, const DataSets& data) {
+  for (const char* option : {"split", "val_fraction", "split_seed"})
+    if (line.values.contains(option) || line.own.contains(option)) return false;
+  if (!data.held_out || (!m.place.run.empty() && !line.values.contains("data"))) return false;
+  const std::filesystem::path folder = std::filesystem::path(m.place.weights).parent_path();
+  return !there_is(folder / state_name) ||
+         data.fingerprint != read_state(folder).progress.data_fingerprint;
+}
+
+Images open_split(const TrainedModel& m, const CommandLine& line, Split& which, int threads) {
   DataSets data = open_data(m);
+  const bool all = takes_all(m, line, data);
+  if (all) which = Split::all;
   const BadImages bad = known_bad(m, data, threads);
   const Options& o = m.options;
   Images split{
       .images = nullptr, .kind = data.kind, .lines = {"data: " + description_without(bad, data)}};
-  if (data.held_out)
+  if (data.held_out && !all)
     split.lines.back() += "; val-fraction " + format_number(o.val_fraction) + ", split seed " +
                           std::to_string(o.split_seed);
+  if (all)
+    split.lines.push_back(
+        "all images are evaluated, training has held none of them out; --split val takes the part "
+        "of --val-fraction");
   for (std::string& note : all_notes(data)) split.lines.push_back(std::move(note));
   if (!data.val && which == Split::val)
     throw UserError(o.data + ": has no images for validation; --split train evaluates the others");
@@ -257,13 +274,13 @@ Result evaluate(Inference& inference, Loader& loader, Backend& backend, Communic
   return result;
 }
 
-int work(const CommandLine& line, const EvalOptions& own, Process& p) {
+int work(const CommandLine& line, EvalOptions own, Process& p) {
   auto& [world, backend, communicator] = p;
   end_on_stop_signals();
   const int cores = pin_to_share(world);
   refuse_confusion(own.confusion);
   TrainedModel m = open_trained_model(line, own);
-  const Images split = open_split(m, own.split, cores);
+  const Images split = open_split(m, line, own.split, cores);
   const DeviceChoice device = choose_device(m.options, world);
   backend = open_trained_backend(m, device, cores);
   const int asked = (m.options.batch.value_or(64) + world.size - 1) / world.size;

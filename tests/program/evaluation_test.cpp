@@ -175,6 +175,19 @@ TEST_F(Evaluation, OfWeightsTakesTheFoldersOwnSplit) {
             "12");
   EXPECT_EQ(text_of(eval("run/last/weights.safetensors --data photos --val-fraction .5"), "count"),
             "30");
+  // All of what training has not seen, in a line that says so; of a run's own data the part that it
+  // held out, also at another place.
+  make_class_folders(in("others"), 6, 4);
+  fs::copy(in("photos"), in("moved"), fs::copy_options::recursive);
+  for (const char* weights : {"run", "run/last/weights.safetensors"}) {
+    const std::string words = std::string("eval ") + weights;
+    EXPECT_TRUE(has(go(words + " --data others").output,
+                    "\nall images are evaluated, training has held none of them out; --split val "
+                    "takes the part of --val-fraction\n"));
+    EXPECT_TRUE(has(go(words + " --data others").output, "\nall: 24 images, loss "));
+    EXPECT_TRUE(has(go(words + " --data others --split val").output, "\nval: 6 images, loss "));
+    EXPECT_TRUE(has(go(words + " --data moved").output, "\nval: 6 images, loss "));
+  }
   // Data with three of the weights' classes; the second is the weights' last.
   make_class_folders(in("three"), 3, 4);
   fs::rename(in("three/class1"), in("three/class5"));
@@ -354,7 +367,7 @@ TEST_F(Evaluation, WeightsFromElsewhereAreToldWhatTheyAre) {
   const std::string own = go("predict run/last/weights.safetensors photos --json").output;
   EXPECT_EQ(go("predict bare.safetensors photos --json " + about).output, own);
   EXPECT_NE(go("predict run photos --json --crop-pct 1").output, own);
-  EXPECT_EQ(text_of(eval("bare.safetensors --data photos " + about), "loss"),
+  EXPECT_EQ(text_of(eval("bare.safetensors --data photos --split val " + about), "loss"),
             text_of(eval("run"), "loss"));
   const Finished numbered =
       go("predict bare.safetensors photos/class0/0.ppm --json --model vit_tiny "
