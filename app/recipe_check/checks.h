@@ -28,7 +28,8 @@ bool needs_sample(const Setup&);
 void check_normalising(const Setup&, const Sample&, Findings&);
 void check_scales(const Setup&, const Sample&, Findings&);  // training and evaluation scales differ
 void check_files(const Setup&, Findings&);                  // files left out by their names
-void check_patches(const Setup&, Findings&);                // too few patches per image
+constexpr int enough_patches = 4;                           // from side to side
+void check_patches(const Setup&, int least, Findings&);     // fewer than `least` from side to side
 void check_validation(const Setup&, Findings&);             // too few validation images
 void check_own_validation(const Setup&, Findings&);         // --val names training images
 // precision.cpp

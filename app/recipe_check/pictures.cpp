@@ -17,7 +17,6 @@ using Channels = std::array<double, 3>;
 
 constexpr double other_images = 0.1;  // difference of means or deviations of values in 0-1
 constexpr double much_larger = 2;
-constexpr int few_patches_across = 4;
 constexpr int64_t few_to_validate = 30;
 
 std::string list(const Channels& values) {
@@ -112,23 +111,30 @@ void check_files(const Setup& s, Findings& findings) {
                       .advice = "use " + s.data.left_out_advice});
 }
 
-void check_patches(const Setup& s, Findings& findings) {
+void check_patches(const Setup& s, int least, Findings& findings) {
   if (!s.model.family->patches) return;
   const int image = *s.options.image_size, patch = *s.options.patch_size, across = image / patch;
-  if (across >= few_patches_across) return;
+  if (across >= least) return;
   const std::string size = std::to_string(image) + "x" + std::to_string(image);
   int fits = patch;  // the largest size that divides the image into enough patches
-  while (fits > 1 && (image % fits != 0 || image / fits < few_patches_across)) --fits;
+  while (fits > 1 && (image % fits != 0 || image / fits < enough_patches)) --fits;
   findings.push_back({.what = "an image of " + size + " pixels is only " +
                               counted(across * across, "patch") + " of " + std::to_string(patch),
                       .why = "attention has too few to compare",
                       .advice = "use --patch-size " + std::to_string(fits) + " or --image-size " +
-                                std::to_string(few_patches_across * patch)});
+                                std::to_string(enough_patches * patch)});
 }
 
 void check_validation(const Setup& s, Findings& findings) {
-  if (!s.data.val || s.data.val->size() >= few_to_validate) return;
+  if (!s.data.val) return;
   const int64_t images = s.data.val->size();
+  if (s.data.held_out && images > s.data.train->size())
+    findings.push_back({.what = "only " + counted(s.data.train->size(), "image") +
+                                " for training, " + std::to_string(images) + " for validation",
+                        .why = "--val-fraction " + format_number(s.options.val_fraction) +
+                               " holds most of them out",
+                        .advice = "use --val-fraction 0.1 or 0.2"});
+  if (images >= few_to_validate) return;
   findings.push_back(
       {.what = "only " + counted(images, "image") + " for validation, of " +
                counted(static_cast<int64_t>(s.data.classes.size()), "class"),

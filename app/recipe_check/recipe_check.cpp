@@ -62,10 +62,11 @@ std::vector<Finding> lint(const Setup& s, const Sample& sample) {
     check_rate(s, findings);
     check_normalising(s, sample, findings);
     check_scales(s, sample, findings);
-    check_patches(s, findings);
+    check_patches(s, enough_patches, findings);
     check_validation(s, findings);
     check_own_validation(s, findings);
   }
+  if (!real) check_patches(s, 2, findings);  // one patch is a mistake on any images
   check_zero_rate(s, findings);
   check_sgd(s, findings);
   check_warmup(s, findings);

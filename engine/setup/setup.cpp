@@ -406,6 +406,8 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   // Pixels are normalised as when the weights were trained, unless options say otherwise.
   if (!o.is_explicit("mean")) o.mean = from.mean.value_or(o.mean.value_or(s.model.mean));
   if (!o.is_explicit("std")) o.std = from.std.value_or(o.std.value_or(s.model.std));
+  if (o.mean == from.mean) s.requested.mean.reset();  // a run's config file has the weights' values
+  if (o.std == from.std) s.requested.std.reset();
   s.info = {.model = s.model.name,
             .image_size = o.image_size,
             .patch_size = o.patch_size,

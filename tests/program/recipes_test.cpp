@@ -58,6 +58,15 @@ TEST_F(Recipes, TrainByNameAndSayWhatIsWrong) {
   EXPECT_FALSE(has(go("--resume run --epochs 3").output, line));
 }
 
+// The config file of a fine-tuning run has the weights' mean, which nobody chose.
+TEST_F(Recipes, LintAcceptsWhatARunWasTrainedWith) {
+  const std::string own = "vit_tiny " + small_ + "--steps 1 --device cpu --out ",
+                    line = "pixels are normalised by the mean 0.1,0.1,0.1 and deviation";
+  EXPECT_TRUE(has(go(own + "run --mean .1,.1,.1").output, line));
+  EXPECT_FALSE(has(go(own + "tuned --weights run/last/weights.safetensors").output, line));
+  EXPECT_FALSE(has(go("lint --config tuned/config.json").output, line));
+}
+
 TEST_F(Recipes, StrictTrainsNothing) {
   for (const std::string n : {"", "-n 2 "}) {
     const Finished end =

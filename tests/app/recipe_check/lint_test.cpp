@@ -303,6 +303,12 @@ TEST(Lint, ImagesOfFewPatches) {
   expect_line(with(vit, {"--image-size", "32", "--patch-size", "16"}),
               "warning: an image of 32x32 pixels is only 4 patches of 16: attention has too few to "
               "compare; use --patch-size 8 or --image-size 64");
+  // Whatever the images are.
+  for (const DataKind kind : {DataKind::builtin, DataKind::synthetic})
+    expect_line(with(vit, {"--image-size", "16", "--patch-size", "16"}),
+                "warning: an image of 16x16 pixels is only 1 patch of 16: attention has too few to "
+                "compare; use --patch-size 4 or --image-size 64",
+                {kind, 2048, 16});
   expect_none(with(vit, {"--image-size", "64", "--patch-size", "16"}));
   expect_none({"resnet34", "--image-size", "32"});
 }
@@ -320,7 +326,12 @@ TEST(Lint, FewImagesForValidation) {
   EXPECT_EQ(lines(10), Words{"warning: only 10 images for validation, of 5 classes: each moves "
                              "top-1 by 10%; use a larger --val-fraction"});
   EXPECT_EQ(lines(30), Words{});
+  EXPECT_EQ(lines(2939), Words{});
+  EXPECT_EQ(lines(2940), Words{"warning: only 2939 images for training, 2940 for validation: "
+                               "--val-fraction 0.1 holds most of them out; use --val-fraction 0.1 "
+                               "or 0.2"});
   s.data.held_out = false;
+  EXPECT_EQ(lines(2940), Words{});
   EXPECT_TRUE(lines(29).at(0).ends_with("; use more validation images"));
 }
 
