@@ -1,10 +1,11 @@
 // report RUN...: writes a page of a run, or one that compares several.
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "app/commands/commands.h"
 #include "app/html_report/html_report.h"
-#include "base/error.h"
+#include "base/files/file_io.h"
 #include "base/text.h"
 
 namespace bv {
@@ -35,11 +36,23 @@ void refuse_others(const std::string& file) {
 int report(const CommandLine& line, const std::vector<std::string>&) {
   const auto [folders, out] = own_options<ReportOptions>(line);
   std::vector<RunReport> runs;
-  for (const std::string& folder : folders) runs.push_back(load_run(folder));
+  std::set<std::filesystem::path> different;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    if (!different.insert(std::filesystem::weakly_canonical(folder, error)).second)
+      throw UserError(folder + " is given twice; name each run once");
+    runs.push_back(load_run(folder));
+  }
   std::string file = out;
   if (file.empty()) file = runs.size() == 1 ? page_path(folders[0]) : "report.html";
+  if (std::filesystem::path(file).extension().empty()) file += ".html";
   refuse_others(file);
-  write_page(file, report_page(runs));
+  try {
+    write_page(file, report_page(runs));
+  } catch (const WriteError& e) {
+    if (e.disk_full()) throw;
+    throw UserError(std::string(e.what()) + "; --out FILE writes the page elsewhere");
+  }
   std::cout << "report: " << printable(file, file.npos) << "\n";
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/html_report/html_report.h"
+#include "app/html_report/repeat.h"
 #include "app/html_report/report_facts.h"
 #include "base/error.h"
 #include "base/files/file_io.h"
@@ -58,6 +59,10 @@ void ReportPage::before_train(Run& run) {
       facts_["training_pictures"] = training_pictures_of(run);
     } else if (Json before = read_facts(folder); !before.is_null()) {
       facts_["training_pictures"] = before["training_pictures"];
+      const int64_t step = run.progress.step;
+      facts_["command"] =
+          continued_command(before["command"], run.setup.options,
+                            step < before["steps_end"] ? " --steps " + std::to_string(step) : "");
       for (const char* key : {"evaluated", "best"})
         if (const Json e = before.value(key, Json());
             !e.is_null() && e["step"] <= run.progress.step)

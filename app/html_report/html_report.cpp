@@ -112,13 +112,15 @@ bool is_page(const std::string& path) {
 }
 
 // Writes to a name with the process id, then renames: a run and `report` may write concurrently.
-void write_page(const std::string& path, const std::string& html) {
+void write_page(const std::string& path, const std::string& html) try {
   const std::string own = path + "." + std::to_string(getpid());
   write_text_file(own, html);
   if (rename(own.c_str(), path.c_str()) == 0) return;
   const int code = errno;
   unlink(own.c_str());
   throw WriteError("write", path, code);
+} catch (const WriteError& e) {
+  throw WriteError("write", path, e.code);  // not the file that is renamed
 }
 
 }  // namespace bv

@@ -39,6 +39,9 @@ std::string repeat_command(const Options& options, const ModelConfig& model, Dat
   for (const OptionGroup& group : option_groups())
     for (const OptionRow& row : group.rows) {
       if (!row.uses.stored || std::ranges::count(left_out, row.name) > 0) continue;
+      if (options.source(row.name) <= Source::resolved &&
+          defaults.source(row.name) <= Source::resolved)
+        continue;  // follows from the others, or from the machine
       const Items items = items_of(chosen, row);
       const bool decides = sizes.line.values.contains(row.name);
       if (items.empty() || items == items_of(decides ? plain : defaults, row)) continue;
@@ -47,6 +50,20 @@ std::string repeat_command(const Options& options, const ModelConfig& model, Dat
       if (!row.is_flag()) words.push_back(shell_word(value_of(items, row)));
     }
   return join(words, " ");
+}
+
+std::string continued_command(const std::string& before, const Options& options,
+                              const std::string& stopped) {
+  std::string changes;
+  for (const OptionGroup& group : option_groups())
+    for (const OptionRow& row : group.rows)
+      if (row.uses.stored && row.uses.resume && options.source(row.name) >= Source::config &&
+          (row.uses.kept || row.uses.recipe || row.name == "steps"))
+        changes += " " + row.flag() + " " + join(items_of(options, row), ",");
+  const std::string next = "\n" + own_command() + " --resume again";
+  if (changes.empty()) return before;
+  return before + (before.find(next) == before.npos ? stopped + " --out again" : "") + next +
+         changes;
 }
 
 }  // namespace bv

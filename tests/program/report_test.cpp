@@ -51,6 +51,24 @@ TEST_F(ReportTest, TheCommandRepeatsTheRun) {
   EXPECT_EQ(losses(in("again")), losses(in("run")));
 }
 
+// A run that was stopped and extended: each of its commands, in order.
+TEST_F(ReportTest, TheCommandsRepeatARunThatWasExtended) {
+  go(short_run_ + "--epochs 2 --steps 7 --lr 2e-3 --out run");
+  go("--resume run --epochs 3");
+  const std::string facts = contents(in("run/report.json"));
+  const std::string begin = "\"command\":\"./launcher ", next = "\\n./launcher ";
+  const size_t at = facts.find(begin) + begin.size(), middle = facts.find(next, at);
+  ASSERT_NE(middle, facts.npos) << facts.substr(at, 200);
+  const std::string first = facts.substr(at, middle - at);
+  const size_t second = middle + next.size();
+  EXPECT_EQ(facts.substr(second, facts.find('"', second) - second), "--resume again --epochs 3");
+  for (const char* never : {"--device", "--precision", "--tensorboard", "--micro-batches"})
+    EXPECT_FALSE(has(first, never)) << first;
+  go(first);
+  go("--resume again --epochs 3");
+  EXPECT_EQ(losses(in("again")), losses(in("run")));
+}
+
 TEST_F(ReportTest, APageThatCantBeWrittenDoesntHurtTheRun) {
   go(short_run_ + "--epochs 1 --out run");
   std::filesystem::remove(in("run/report.html"));
@@ -86,6 +104,11 @@ TEST_F(ReportTest, MistakesAreOneLine) {
   expect_refused("report run --out nowhere/a.html",
                  "nowhere/a.html can't be written: there is no folder nowhere");
   EXPECT_EQ(contents(in("mine.html")), "<!DOCTYPE html><p>mine");
+  expect_refused("report run ./run", "./run is given twice; name each run once");
+  EXPECT_EQ(go("report run --out page").output, "report: page.html\n");
+  expect_refused("report run --out /proc/page.html",
+                 "can't write /proc/page.html: No such file or directory; --out FILE writes the "
+                 "page elsewhere");
 }
 
 }  // namespace
