@@ -1,5 +1,6 @@
 #include "app/hooks/metrics_log.h"
 
+#include <ctime>
 #include <fstream>
 #include <set>
 #include <string>
@@ -16,6 +17,14 @@ std::set<std::string> restart_lines(const std::string& path) {
 }
 
 }  // namespace
+
+std::string MetricsLog::with_time(std::string json) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  char text[64];
+  std::strftime(text, sizeof text, ",\"time\":\"%Y-%m-%dT%H:%M:%SZ\"", gmtime_r(&now, &utc));
+  return json.insert(json.size() - 1, text);
+}
 
 std::string MetricsLog::path_of(const Run& run) { return run.setup.options.out + "/metrics.jsonl"; }
 

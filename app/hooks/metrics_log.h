@@ -14,11 +14,14 @@ class MetricsLog : public Hook {
   int priority() const override { return priority::reporting; }
   void before_train(Run&) override;
   void after_train_iter(Run& run, StepRecord& record) override {
-    if (record.due) write(run, to_json(record));
+    if (record.due) write(run, with_time(to_json(record)));
   }
-  void after_train_epoch(Run& run, EpochRecord& record) override { write(run, to_json(record)); }
+  void after_train_epoch(Run& run, EpochRecord& record) override {
+    write(run, with_time(to_json(record)));
+  }
 
  private:
+  static std::string with_time(std::string json);
   static std::string path_of(const Run&);
   void write(Run&, const Restart&);
   void write(Run&, const std::string& json);

@@ -58,11 +58,11 @@ TEST_F(ProgramRuns, RunFolderAndWhatIsPrinted) {
   const std::string step =
       "kind epoch step loss top1 lr grad_norm images_per_second data_seconds step_seconds "
       "bubble_seconds "
-      "loss_scale skipped";
+      "loss_scale skipped time";
   const auto epoch = [](const std::string& top5) {
     return "kind epoch step train_loss train_top1 val_loss val_top1 " + top5 +
            "lr images_per_second seconds eval_seconds save_seconds peak_memory_bytes "
-           "host_memory_bytes host_peak_memory_bytes";
+           "host_memory_bytes host_peak_memory_bytes time";
   };
   // Five batches per epoch.
   const std::vector<std::string> wanted{
