@@ -12,6 +12,7 @@
 #include "base/machine.h"
 #include "base/stop_signals.h"
 #include "base/text.h"
+#include "engine/console/progress_line.h"
 #include "engine/console/report.h"
 #include "engine/model/memory.h"
 #include "engine/run/image_check.h"
@@ -29,7 +30,8 @@ LoaderOptions own_loader_options(const Setup& s, bool train, Backend& backend, O
   options.images = grid.first();
   options.known_bad = train ? s.bad_images.train : s.bad_images.val;
   options.warn = [&warnings](const std::string& line) {
-    warnings.print(printable(line, line.npos) + "\n");
+    const bool beside_bar = on_terminal() && isatty(STDERR_FILENO);
+    warnings.print((beside_bar ? clear_line : "") + printable(line, line.npos) + "\n");
   };
   options.allocate = [&backend](size_t bytes) { return host_memory(backend, bytes); };
   return options;

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/text.h"
 #include "comm/net/socket.h"
+#include "tests/data/data_files.h"
 #include "tests/program/program.h"
 
 namespace bv::test {
@@ -88,6 +90,46 @@ TEST_F(ProgramTerminal, NoLineIsWrapped) {
     const bool of_paths = line.starts_with("train longer") || line.starts_with("weights: ");
     EXPECT_TRUE(of_paths || line.size() <= 79) << line;
   }
+}
+
+// Errors go to the same terminal.
+TEST_F(ProgramTerminal, ALineOfASkippedImageStandsWhereTheBarWas) {
+  namespace fs = std::filesystem;
+  make_class_folders(in("photos"), 2, 30);
+  fs::resize_file(in("photos/class0/0.ppm"), uint64_t{65} << 20);  // too large to decode all first
+  for (int i = 10; i < 20; ++i)  // only decoding finds them: their headers are those of PNGs
+    write_text(in("photos/class1/a" + std::to_string(i) + ".png"),
+               std::string("\x89PNG\r\n\x1a\n\0\0\0\x0DIHDR\0\0\0\x28\0\0\0\x24", 24));
+  const Socket screen(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(grantpt(screen.fd()) == 0 && unlockpt(screen.fd()) == 0);
+  const Socket terminal(open(ptsname(screen.fd()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+  Child child([&] {
+    if (!enter(folder_.path(), 1, {{"TERM", "xterm"}})) return 98;
+    dup2(terminal.fd(), STDOUT_FILENO), dup2(terminal.fd(), STDERR_FILENO);
+    std::vector<std::string> list = arguments_of(
+        on_vit +
+        "--data photos --batch 4 --epochs 2 --val-fraction 0 --on-bad-image skip --out run");
+    std::vector<char*> argv;
+    for (std::string& word : list) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    return execv((fs::path(own_path()).parent_path() / "launcher").c_str(), argv.data());
+  });
+  std::string text;
+  wait_until([&] {
+    char part[4096];
+    for (pollfd item{screen.fd(), POLLIN, 0}; poll(&item, 1, 100) > 0;)
+      if (const ssize_t n = read(screen.fd(), part, sizeof part); n > 0)
+        text.append(part, size_t(n));
+      else
+        break;
+    return child.has_ended();
+  });
+  EXPECT_EQ(child.wait().code, 0);
+  int lines = 0;
+  for (size_t at = 0; (at = text.find("skipped bad image ", at)) != text.npos; ++at, ++lines)
+    EXPECT_TRUE(text.substr(0, at).ends_with("\r\x1b[K"))
+        << text.substr(at < 90 ? 0 : at - 90, 120);
+  EXPECT_GT(lines, 0) << text;
 }
 
 TEST_F(ProgramTerminal, LinesWhereNothingCanBeRedrawn) {
