@@ -126,9 +126,13 @@ std::string schedule_text(const ScheduleOptions& o) {
   if (o.schedule == Curve::step)
     details.push_back("x " + number(rate) + " every " + number(*o.decay_epochs) + " epochs");
   if (o.schedule == Curve::multistep) {
-    std::vector<std::string> epochs;
-    for (const int epoch : o.decay_milestones) epochs.push_back(std::to_string(epoch));
-    details.push_back("x " + number(rate) + " at epochs " + join(epochs, ", "));
+    std::vector<std::string> epochs, passed;  // PyTorch counts the epochs that have passed
+    for (const int epoch : o.decay_milestones) {
+      epochs.push_back(std::to_string(epoch));
+      passed.push_back(std::to_string(epoch - 1));
+    }
+    details.push_back("x " + number(rate) + " as epochs " + join(epochs, ", ") +
+                      " begin, PyTorch's milestones " + join(passed, ", "));
   }
   if (o.schedule == Curve::poly) details.push_back("power " + number(rate));
   if (o.min_lr > 0) details.push_back("minimum " + number(o.min_lr));

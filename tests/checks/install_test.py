@@ -53,6 +53,8 @@ class Install(unittest.TestCase):
         models = [name for name in os.listdir(os.path.join(root, "models")) if name.endswith(".json")]
         for model in models:
             self.assertIn(f"share/barevision/models/{model}", installed)
+        for example in os.listdir(os.path.join(root, "docs/examples")):
+            self.assertIn(f"share/doc/barevision/examples/{example}", installed)
         self.assertFalse([path for path in installed if path.endswith((".cpp", ".h", ".o"))])
         self.assertIn("flowers_vit_tiny", self.program(prefix, "recipes"))
         plan = self.program(prefix, "vit_tiny", "--data", "synthetic", "--device", "cpu", "--batch", "8",

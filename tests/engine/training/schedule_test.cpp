@@ -157,7 +157,7 @@ TEST(Schedule, InWords) {
             "cosine (period 20 epochs, minimum 1e-06), then 1e-06 from epoch 601");
   EXPECT_EQ(text(R"({"schedule": "step", "decay_epochs": 30})"), "step (x 0.1 every 30 epochs)");
   EXPECT_EQ(text(R"({"schedule": "multistep", "decay_milestones": [30, 60], "decay_rate": 0.5})"),
-            "multistep (x 0.5 at epochs 30, 60)");
+            "multistep (x 0.5 as epochs 30, 60 begin, PyTorch's milestones 29, 59)");
   EXPECT_EQ(text(R"({"schedule": "poly", "decay_rate": 0.9, "min_lr": 0.01})"),
             "poly (power 0.9, minimum 0.01)");
 }
