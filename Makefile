@@ -7,7 +7,7 @@
 #:
 #: Train
 #: make peers        PyTorch and timm into build/peers, for bench/versus
-#: make dist         a package for every GPU, build/dist.tar.gz; CUBLAS=0
+#: make dist         a package for every GPU, build/dist.tar.gz; CUBLAS=0: .xz
 #: make gpu-check    tests, sanitizers, bench on a GPU; ARGS="--only small,bench"
 #:
 #: Kernels

@@ -22,7 +22,7 @@ $(dist)/build/%: cuda_rpath = \$$ORIGIN/../lib,--disable-new-dtags
 dist: check-cuda $(dist)/build/tests $(dist)/build/bench $(dist)/build/launcher $(ptxas_logs)
 	@! grep -h -A 3 -i warning $(ptxas_logs) || { echo "dist: ptxas or nvcc warns"; exit 2; }
 	@NVCC=$(NVCC) tests/kernels/resources check $(ptxas_logs)
-	@bench/pack $(dist) $(BUILD)/dist.tar.gz $(CUBLAS)
+	@bench/pack $(dist) $(BUILD)/dist.tar.$(if $(filter 0,$(CUBLAS)),xz,gz) $(CUBLAS)
 	@LD_LIBRARY_PATH=$(CUDA_HOME)/lib64 $(dist)/launcher vit_tiny --device cpu --image-size 32 --data synthetic --batch 2 --steps 1 --out $(BUILD)/dist/run \
 	  >$(BUILD)/dist/run.log 2>&1 || { cat $(BUILD)/dist/run.log; exit 1; }
 	@rm -r $(BUILD)/dist/run

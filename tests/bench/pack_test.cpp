@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <random>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -43,18 +45,25 @@ Named named_in(const std::string& source) {
 
 TEST(Pack, HoldsWhatItsTestsRead) {
   if (!fs::exists("bench/pack")) GTEST_SKIP() << "not in the project's folder";
-  if (std::system("command -v objdump >/dev/null") != 0) GTEST_SKIP() << "no objdump";
+  if (std::system("command -v objdump xz >/dev/null") != 0) GTEST_SKIP() << "no objdump or xz";
   const TemporaryFolder folder;
   const fs::path packed = folder / "barevision", unpacked = folder / "elsewhere";
   fs::create_directories(packed / "build");
   for (const char* program : {"tests", "bench", "launcher"})
     fs::copy_file("/bin/true", packed / "build" / program);
+  // The programs hold the same kernels, which the file holds once.
+  std::mt19937 random;
+  std::string kernels(4'000'000, ' ');
+  for (char& byte : kernels) byte = char(random());
+  for (const char* program : {"tests", "bench", "launcher"})
+    std::ofstream(packed / "build" / program, std::ios::app) << kernels;
   write_text(packed / "tests/golden/older.json", "of an older package\n");
-  const std::string file = folder / "dist.tar.gz", log = folder / "log";
+  const std::string file = folder / "dist.tar.xz", log = folder / "log";
   ASSERT_EQ(std::system(("bench/pack " + packed.string() + " " + file + " 0 >" + log).c_str()), 0)
       << contents(log);
+  EXPECT_LT(fs::file_size(file), 2 * kernels.size());
   fs::create_directory(unpacked);
-  ASSERT_EQ(std::system(("tar -xzf " + file + " -C " + unpacked.string()).c_str()), 0);
+  ASSERT_EQ(std::system(("tar -xf " + file + " -C " + unpacked.string()).c_str()), 0);
 
   const fs::path package = unpacked / "barevision";
   const auto is_packed = [&](const std::string& name) { return fs::exists(package / name); };

@@ -111,9 +111,9 @@ TEST(SimtHopperTable, AWaitThatNeverEndsIsNamedByTheErrorThatEndsIt) {
            .block = {5, 0, 0},
            .thread = {0, 1, 0},
            .mbarrier = 214016,
-           .file = "kernels/gemm/sm90_product.cuh"};
+           .file = "sm90_product.cuh"};
   EXPECT_TRUE(has(said(),
-                  "; kernels/gemm/sm90_product.cuh:228: thread (0,1,0) of block (5,0,0) waited 4 s "
+                  "; sm90_product.cuh:228: thread (0,1,0) of block (5,0,0) waited 4 s "
                   "for the end of a phase of parity 1 of the mbarrier at shared address 214016"));
   *told = {};
 }
