@@ -123,7 +123,7 @@ __device__ void init_barriers(Shared& s) {
 __device__ void copy_keys(const Arguments& arguments, Shared& s, const Part& part) {
   const int H = arguments.op.shape.H, tiles = ceil_div(part.keys(arguments.op.shape.N), tile);
   const KeyPlace to(part.n);
-  mbarrier_wait_parity(&s.keys_empty[to.at], to.parity ^ 1);
+  mbarrier_wait_parity_untimed(&s.keys_empty[to.at], to.parity ^ 1);
   uint64_t* const full = &s.keys_full[to.at];
   mbarrier_arrive_expect_tx(full, 2 * tiles * tile_bytes);
   for (int i = 0; i < tiles; ++i) {
@@ -137,8 +137,8 @@ __device__ void copy_queries(const Arguments& arguments, Shared& s, const Part& 
   const int b = part.b, h = part.h;
   const QueryPlace to(done);
   const OutPlace to_out(done);
-  mbarrier_wait_parity(&s.queries_empty[to.at], to.parity ^ 1);
-  mbarrier_wait_parity(&s.out_empty[to_out.at], to_out.parity ^ 1);
+  mbarrier_wait_parity_untimed(&s.queries_empty[to.at], to.parity ^ 1);
+  mbarrier_wait_parity_untimed(&s.out_empty[to_out.at], to_out.parity ^ 1);
   uint64_t* const full = &s.queries_full[to.at];
   mbarrier_arrive_expect_tx(full, 3 * tile_bytes);
   cp_async_bulk_tensor(s.queries[to.at].q, arguments.q, full, {0, h, first, b});
@@ -187,7 +187,7 @@ __device__ void find_stats(const Arguments& arguments, Shared& s) {
     float lse = 0;  // from row Q on any finite value works: q and dout are zeros there
     if (const int row = first + own(); row < Q)
       lse = arguments.op.lse[int64_t{head} * Q + row] * log2_e;
-    mbarrier_wait_parity(&s.queries_full[at.at], at.parity);
+    mbarrier_wait_parity_untimed(&s.queries_full[at.at], at.parity);
     s.stats[at.at].lse[own()] = lse;
     s.stats[at.at].delta[own()] = dot<T>(s.queries[at.at].dout, s.out[out.at], own());
     arrive(&s.stats_full[at.at]);

@@ -82,6 +82,12 @@ __device__ inline bool mbarrier_try_wait_parity(uint64_t* mbarrier, unsigned par
     __trap();
   return ended;
 }
+// Without a limit, which takes a register: for warps that have none left, if their partners' waits
+// have a limit.
+__device__ inline void mbarrier_wait_parity_untimed(uint64_t* mbarrier, unsigned parity) {
+  while (!mbarrier_try_wait_parity(mbarrier, parity)) {
+  }
+}
 // Gives up after 4 to 9 s: it tells the host which mbarrier (endless_wait.h), and traps.
 __device__ inline unsigned seconds_by_4() {
   unsigned high;  // of nanoseconds
@@ -121,6 +127,10 @@ inline bool mbarrier_try_wait_parity(uint64_t* mbarrier, unsigned parity,
 }
 inline void mbarrier_wait_parity(uint64_t* mbarrier, unsigned parity,
                                  ::simt::Site site = ::simt::Site::current()) {
+  ::simt::mbarrier_wait_parity(mbarrier, parity, site);
+}
+inline void mbarrier_wait_parity_untimed(uint64_t* mbarrier, unsigned parity,
+                                         ::simt::Site site = ::simt::Site::current()) {
   ::simt::mbarrier_wait_parity(mbarrier, parity, site);
 }
 #endif
