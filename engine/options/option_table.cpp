@@ -142,8 +142,8 @@ constexpr OptionRow data_rows[] = {
 
 constexpr OptionRow model_rows[] = {
     {"recipe", "NAME|FILE", of<&O::recipe>,
-     "train as models/recipes/NAME.json or a FILE.json like these says, MODEL included; ./launcher "
-     "recipes lists them",
+     "train as models/recipes/NAME.json says, MODEL included; ./launcher recipes lists them; FILE: "
+     "a .json of your own, like these",
      any, command_line},
     {"patch_size", "N", of<&O::patch_size>,
      "side of a ViT's patches; default: the model's; for images smaller than the model's, the "

@@ -79,6 +79,8 @@ TEST_F(ProgramErrors, OfTheCommandLine) {
   expect_refused("cifar vit_tiny",
                  "cifar is a file or folder; the model comes first: ./launcher MODEL --data cifar");
   make_run("run");
+  expect_refused_by_all("resnet34 --config run/config.json --out no",
+                        "run/config.json: --patch-size: resnet34 has no patches");
   expect_refused("run", "run is a run's folder: ./launcher --resume run continues it");
   expect_refused("data check --data cifar",
                  "--data is not an option of data check, whose form is: ./launcher data check PATH "
