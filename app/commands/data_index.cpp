@@ -95,7 +95,7 @@ int index_records(const CommandLine& line, const std::vector<std::string>&) {
       print_error_line("left out " + set.skipped.text("damaged ") +
                        ", the first: " + printable(set.skipped.first, std::string::npos));
     std::printf("%s: %s in %s, %zu classes\n", path.c_str(),
-                counted(static_cast<int64_t>(set.index.rows.size()), "picture").c_str(),
+                counted(static_cast<int64_t>(set.index.rows.size()), "image").c_str(),
                 counted(static_cast<int64_t>(set.index.files.size()), "file").c_str(),
                 set.index.classes.size());
   }

@@ -32,10 +32,10 @@ constexpr OptionRow rows[] = {
     {"labels", "MAP.json", field<&DataListOptions::labels>,
      "the classes' labels, {\"cat\": 0, \"dog\": 1}; default: by sorted name"},
     {"classes", "N", field<&DataListOptions::classes>, "only the first N classes", between(2, 1e6)},
-    {"per_class", "K", field<&DataListOptions::per_class>,
-     "only the first K pictures of each class", between(1, 1e9)},
+    {"per_class", "K", field<&DataListOptions::per_class>, "only the first K images of each class",
+     between(1, 1e9)},
     {"coco", "FILE.json", field<&DataListOptions::coco>,
-     "COCO's file of instances: a line for each object, which becomes a picture of its class, cut "
+     "COCO's file of instances: a line for each object, which becomes an image of its class, cut "
      "out "
      "by its box; crowds and objects below 32 pixels high or wide are left out"},
     {"images", "DIR", field<&DataListOptions::images>, "with --coco: the folder of its photos"},

@@ -35,7 +35,7 @@ constexpr OptionRow rows[] = {
     {"shard_mb", "X", field<&DataPackOptions::shard_mb>,
      "instead of --shards: size of a shard in MiB, by the listed files' sizes", between(1, 1e6)},
     {"resize", "S", field<&DataPackOptions::resize>,
-     "scale pictures whose shorter side is longer than S pixels to that, and store them as JPEG; "
+     "scale images whose shorter side is longer than S pixels to that, and store them as JPEG; "
      "default: every file is stored as it is",
      between(1, 32768)},
     {"quality", "Q", field<&DataPackOptions::quality>, "quality of these JPEGs, 1 to 100",
@@ -57,7 +57,7 @@ int pack(const CommandLine& line, const std::vector<std::string>&) {
   if (o.shards && line.own.contains("shard_mb"))
     throw UserError("give --shards or --shard-mb, not both");
   if (!o.resize && line.own.contains("quality"))
-    throw UserError("--quality needs --resize; other pictures are stored as they are");
+    throw UserError("--quality needs --resize; other images are stored as they are");
   const PackOptions options{.name = require_name(o.name),
                             .shards = o.shards,
                             .shard_mb = o.shard_mb,
@@ -72,20 +72,20 @@ int pack(const CommandLine& line, const std::vector<std::string>&) {
   {
     ProgressLine progress;
     packed = pack_records(list, o.list, o.out, options, [&](int64_t done, int64_t of) {
-      progress.show(counted_of(done, of, "pictures"));
+      progress.show(counted_of(done, of, "images"));
       return stop_signal() == 0;
     });
   }
   if (!packed) return 128 + stop_signal();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   if (packed->skipped > 0)
-    print_error_line("skipped " + counted(packed->skipped, "bad picture") +
+    print_error_line("skipped " + counted(packed->skipped, "bad image") +
                      ", the first: " + printable(packed->first_skipped, std::string::npos));
   if (!packed->empty_classes.empty())
     print_error_line("warning: " + printable(packed->empty_classes, std::string::npos));
   const std::string objects = list.objects ? " with " + counted(packed->images, "object") : "";
   std::printf("%s/%s: %s%s, %zu classes, %s, %.1f MB; %.1f s, %.0f MB/s\n", o.out.c_str(),
-              (options.name + ".index").c_str(), counted(packed->records, "picture").c_str(),
+              (options.name + ".index").c_str(), counted(packed->records, "image").c_str(),
               objects.c_str(), list.classes.size(), counted(packed->shards, "shard").c_str(),
               double(packed->bytes) / 1e6, seconds.count(),
               double(packed->bytes) / 1e6 / seconds.count());

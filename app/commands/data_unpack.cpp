@@ -35,7 +35,7 @@ int unpack(const CommandLine& line, const std::vector<std::string>&) {
     ProgressLine progress;
     unpacked = unpack_records(o.path, folder.place(), o.on_bad_image == OnBadImage::skip,
                               [&](int64_t done, int64_t of) {
-                                progress.show(counted_of(done, of, "pictures"));
+                                progress.show(counted_of(done, of, "images"));
                                 return stop_signal() == 0;
                               });
   }
@@ -44,9 +44,9 @@ int unpack(const CommandLine& line, const std::vector<std::string>&) {
   for (const std::string& warning : unpacked->warnings)
     print_error_line("warning: " + printable(warning, std::string::npos));
   if (unpacked->skipped > 0)
-    print_error_line("skipped " + counted(unpacked->skipped, "bad picture") +
+    print_error_line("skipped " + counted(unpacked->skipped, "bad image") +
                      ", the first: " + printable(unpacked->first_skipped, std::string::npos));
-  std::printf("%s: %s\n", o.dir.c_str(), counted(unpacked->pictures, "picture").c_str());
+  std::printf("%s: %s\n", o.dir.c_str(), counted(unpacked->pictures, "image").c_str());
   return 0;
 }
 

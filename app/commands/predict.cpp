@@ -35,7 +35,7 @@ struct PredictOptions : FinishedOptions {
 constexpr OptionRow rows[] = {
     finished_row<PredictOptions>,
     positional("files", "FILES|FOLDERS", field<&PredictOptions::files>,
-               "pictures, folders with all pictures below them, sorted, and records"),
+               "images, folders with all images below them, sorted, and records"),
     {"topk", "N", field<&PredictOptions::topk>, "how many classes to show, the likeliest first",
      between(1, 1e6)},
     {"json", "", field<&PredictOptions::json>, "print one JSON object per line, with the logits"},
@@ -69,7 +69,7 @@ Named find_pictures(const std::vector<std::string>& given) {
         found.parts.push_back(std::move(part));
     } else if (fs::is_directory(path, error)) {
       const std::vector<std::string> below = pictures_in(path, found.notes);
-      if (below.empty()) found.problems.push_back(path + ": no pictures in this folder");
+      if (below.empty()) found.problems.push_back(path + ": no images in this folder");
       found.files.insert(found.files.end(), below.begin(), below.end());
     } else {
       found.files.push_back(path);

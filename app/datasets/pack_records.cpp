@@ -35,7 +35,7 @@ struct Job {
   size_t first, count;
 };
 
-constexpr const char* advice = " (--on-bad-image skip leaves such pictures out)";
+constexpr const char* advice = " (--on-bad-image skip leaves such images out)";
 
 struct Record {
   std::string bytes, refusal, advice = {};
@@ -53,7 +53,7 @@ std::vector<Job> jobs_of(const ImageList& list, const std::string& path) {
     }
     if (!seen.insert(picture).second)
       throw DataError(path + ": lists " + printable(picture) + " twice" +
-                      (list.objects ? "; a picture's objects must be on adjacent lines" : ""));
+                      (list.objects ? "; an image's objects must be on adjacent lines" : ""));
     jobs.push_back({i, 1});
   }
   return jobs;
@@ -98,7 +98,7 @@ class RecordBuilder {
       record.boxes.push_back(list_.images[i].box);
     for (const Region& box : record.boxes)
       if (box.left + box.width > size.width || box.top + box.height > size.height)
-        throw BadImage("a box ends outside the picture of " + std::to_string(size.width) + "x" +
+        throw BadImage("a box ends outside the image of " + std::to_string(size.width) + "x" +
                        std::to_string(size.height) + " pixels");
     if (options_.resize && *options_.resize < std::min(size.height, size.width))
       resize(file, picture, size, record.boxes);
@@ -227,7 +227,7 @@ class Packer {
                          : std::clamp<int64_t>(static_cast<int64_t>(by_size), 1, pictures);
     if (packed_.shards > pictures)
       throw UserError("--shards " + std::to_string(packed_.shards) + ": " + list_path + " has " +
-                      counted(pictures, "picture") + ", and no shard may be empty");
+                      counted(pictures, "image") + ", and no shard may be empty");
     index_.classes = list.classes;
   }
 
@@ -288,7 +288,7 @@ class Packer {
     if (number_ == 0)
       throw DataError(
           index_.files.back() +
-          " would be empty, as all its pictures are bad; the first: " + packed_.first_skipped);
+          " would be empty, as all its images are bad; the first: " + packed_.first_skipped);
     file_->finish();
     packed_.records += number_;
     packed_.bytes += offset_;

@@ -82,7 +82,7 @@ class Unpacker {
     const fs::path path = placed ? fs::path(name) : fs::path(class_name) / name;
     for (const auto& part : path)
       if (path.is_absolute() || part == "..")
-        throw BadImage("the picture '" + printable(name) + "' would be outside the new folder");
+        throw BadImage("the image '" + printable(name) + "' would be outside the new folder");
     return path;
   }
 
@@ -101,7 +101,7 @@ class Unpacker {
   void skip(const std::string& place, const BadImage& bad) {
     const std::string line = place + bad.what();
     if (!skip_bad_)
-      throw DataError(line + advice_for(bad, " (--on-bad-image skip leaves such pictures out)"));
+      throw DataError(line + advice_for(bad, " (--on-bad-image skip leaves such images out)"));
     if (result.skipped++ == 0) result.first_skipped = line;
   }
 
@@ -110,7 +110,7 @@ class Unpacker {
     make_folders(path.parent_path());
     const Descriptor out(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!out && errno == EEXIST)
-      throw BadImage("two pictures are called " + printable(relative.string()));
+      throw BadImage("two images are called " + printable(relative.string()));
     ssize_t n = out ? 1 : -1;
     while (n > 0 && !bytes.empty()) {
       n = ::write(out.fd(), bytes.data(), bytes.size());

@@ -158,7 +158,7 @@ PictureExample parse_example(std::string_view payload) {
       picture.name = take_bytes(value);
     }
   }
-  if (picture.image.empty()) throw BadImage("an Example without a picture: " + unread_image);
+  if (picture.image.empty()) throw BadImage("an Example without an image: " + unread_image);
   return picture;
 }
 

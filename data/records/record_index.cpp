@@ -53,7 +53,7 @@ class Parser {
       line.starts_with('#') ? read_class(line) : read_row(line);
     }
     if (index_.classes.empty()) fail("names no classes");
-    if (index_.rows.empty()) fail("lists no pictures");
+    if (index_.rows.empty()) fail("lists no images");
     if (!index_.boxes.empty() && index_.boxes.size() != index_.rows.size())
       fail("some lines have a box and some have none");
     index_.rows.shrink_to_fit();

@@ -261,7 +261,7 @@ TEST_F(Evaluation, BadInputIsOneLine) {
   expect_refused("predict run", "predict needs FILES|FOLDERS");
   expect_refused("predict run photos --topk 0", "--topk 0: must be at least 1");
   expect_refused("predict run nowhere", "nowhere: no such file or folder");
-  expect_refused("predict run empty nowhere", "empty: no pictures in this folder (and 1 more)");
+  expect_refused("predict run empty nowhere", "empty: no images in this folder (and 1 more)");
   expect_refused("predict run photos --lr 3", "--lr is not an option of predict");
   // Weights of a model of another size.
   const std::string model = in("models/vit_tiny.json");

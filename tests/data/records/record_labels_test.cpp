@@ -202,7 +202,7 @@ TEST_F(RecordLabels, OfRecordsWithoutAPictureSayWhatIsThere) {
     for (const auto& [key, value] : features) map += field(1, field(1, key) + field(2, value));
     return error_of<BadImage>([&] { parse_example(field(1, map)); });
   };
-  const std::string none = "an Example without a picture: ";
+  const std::string none = "an Example without an image: ";
   EXPECT_EQ(what({}), none + "it has none of image/encoded, image and jpeg");
   EXPECT_EQ(what({{"image/encoded", strings({""})}}), none + "image/encoded holds a string, ''");
   EXPECT_EQ(what({{"jpeg", strings({"a", "b"})}}), none + "jpeg holds 2 strings: 'a' 'b'");

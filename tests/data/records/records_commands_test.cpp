@@ -76,9 +76,9 @@ TEST_F(RecordCommands, ThereAndBack) {
                                "\n# class 0 class0\n# class 1 class1\n# class 2 "
                                "class2\nclass0/0.ppm 0\nclass0/1.ppm 0\n"));
   const Finished pack = go("data pack list.txt out --name all --shards 3");
-  EXPECT_TRUE(pack.output.starts_with("out/all.index: 24 pictures, 3 classes, 3 shards, 0.1 MB; "))
+  EXPECT_TRUE(pack.output.starts_with("out/all.index: 24 images, 3 classes, 3 shards, 0.1 MB; "))
       << pack.output;
-  EXPECT_EQ(go("data unpack out back").output, "back: 24 pictures\n");
+  EXPECT_EQ(go("data unpack out back").output, "back: 24 images\n");
   EXPECT_EQ(files_of("back"), files_of("photos"));
   EXPECT_EQ(go("data stats out").output.substr(4), go("data stats photos").output.substr(7));
   EXPECT_TRUE(go("data check out/all.index").output.ends_with("clean\n"));
@@ -104,8 +104,8 @@ TEST_F(RecordCommands, ThereAndBack) {
   expect_refused("data unpack out again",
                  "record 0 at byte 0: the record's checksum is wrong (--on");
   const Finished skipped = go("data unpack out again --on-bad-image skip");
-  EXPECT_TRUE(skipped.errors.starts_with("skipped 1 bad picture, the first: out/all-00000"));
-  EXPECT_EQ(skipped.output, "again: 23 pictures\n");
+  EXPECT_TRUE(skipped.errors.starts_with("skipped 1 bad image, the first: out/all-00000"));
+  EXPECT_EQ(skipped.output, "again: 23 images\n");
 }
 
 TEST_F(RecordCommands, PartsOfAFolderAreListed) {
@@ -152,7 +152,7 @@ TEST_F(RecordCommands, ListsOfOthersArePacked) {
           "list: lists photos/class0/1.ppm twice");
   refused("nowhere.jpg 0\n", "./nowhere.jpg: no such file (--on-bad-image skip");
   refused("\x80\x04 0\n", "list line 1: a Python pickle");
-  refused("photos/class0/1.ppm 0,0,41,9 0\n", "a box ends outside the picture of 40x36 pixels");
+  refused("photos/class0/1.ppm 0,0,41,9 0\n", "a box ends outside the image of 40x36 pixels");
   refused("photos/class0/1.ppm 0,0,9,9 0\nphotos/class0/2.ppm 0\n",
           "list: some lines have a box and some have none");
   expect_refused("data pack list new", "data pack needs --name N");
@@ -251,7 +251,7 @@ TEST_F(RecordCommands, CocoBecomesPicturesOfItsObjects) {
       has(contents(in("list.txt")),
           "# class 1 zebra\np 0.ppm 0,0,40,48 1\np 0.ppm 10,8,33,33 0\np 1.ppm 10,8,33,33 0\n"));
   EXPECT_TRUE(go("data pack list.txt out --name objects")
-                  .output.starts_with("out/objects.index: 6 pictures with 9 objects, 2 classes"));
+                  .output.starts_with("out/objects.index: 6 images with 9 objects, 2 classes"));
   go("data unpack out back");
   EXPECT_EQ(files_of("back"), files_of("coco"));
   const DataSets sets = open_dataset({.path = in("out"), .val_fraction = 0.7});
@@ -315,8 +315,8 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
     fs::copy_file(entry.path(), in("tools/" + part + "/" + name));
   }
   EXPECT_EQ(go("data index tools").output,
-            "tools/train.index: 8 pictures in 2 files, 3 classes\n"
-            "tools/validation.index: 3 pictures in 1 file, 3 classes\n");
+            "tools/train.index: 8 images in 2 files, 3 classes\n"
+            "tools/validation.index: 3 images in 1 file, 3 classes\n");
   EXPECT_EQ(contents(in("tools/idx_files/validation/validation-00000-of-00001.idx")),
             "0 152\n152 152\n304 152\n");
   EXPECT_TRUE(
@@ -338,9 +338,9 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
   EXPECT_TRUE(
       skip.errors.starts_with("left out 1 damaged record, the first: tools/train/train-00000"))
       << skip.errors;
-  EXPECT_TRUE(has(skip.output, "tools/train.index: 7 pictures"));
+  EXPECT_TRUE(has(skip.output, "tools/train.index: 7 images"));
   EXPECT_EQ(open_dataset({.path = in("tools")}).train->size(), 7);
-  EXPECT_EQ(go("data unpack tools back").output, "back: 10 pictures\n");
+  EXPECT_EQ(go("data unpack tools back").output, "back: 10 images\n");
   EXPECT_EQ(files_of("back").size(), 10u);
   EXPECT_TRUE(files_of("back").contains("train/1/train-00000-of-00002-0000000.png"));
   // Unpacks a truncated file without an index, then with an index of the remaining records.
@@ -348,17 +348,17 @@ TEST_F(RecordCommands, IndexIsWrittenForOthersRecords) {
              contents(in("tools/train/train-00001-of-00002")).substr(0, 300));
   fs::remove(in("tools/train.index"));
   fs::remove(in("tools/validation.index"));
-  EXPECT_EQ(go("data unpack tools rest --on-bad-image skip").output, "rest: 7 pictures\n");
+  EXPECT_EQ(go("data unpack tools rest --on-bad-image skip").output, "rest: 7 images\n");
   go("data index tools --on-bad-image skip");
-  EXPECT_EQ(go("data unpack tools indexed").output, "indexed: 7 pictures\n");
+  EXPECT_EQ(go("data unpack tools indexed").output, "indexed: 7 images\n");
   EXPECT_EQ(files_of("indexed"), files_of("rest"));
 }
 
 TEST_F(RecordCommands, CifarIsUnpacked) {
   make_cifar(in("cifar"), 20, 10);
-  EXPECT_EQ(go("data unpack cifar png").output, "png: 30 pictures\n");
+  EXPECT_EQ(go("data unpack cifar png").output, "png: 30 images\n");
   make_cifar(in("above/cifar-10-batches-bin"), 20, 10);
-  EXPECT_EQ(go("data unpack above again").output, "again: 30 pictures\n");
+  EXPECT_EQ(go("data unpack above again").output, "again: 30 images\n");
   EXPECT_EQ(files_of("again"), files_of("png"));
   expect_refused("data split above new", "CIFAR's files have a validation set of their own");
   const DataSets of_files = open_dataset({.path = in("png")}),

@@ -51,7 +51,7 @@ TEST(RecordIndex, IsRefusedByLine) {
       {"", "not an index of records"},
       {"# barevision index 2\n", "an index of version 2; this program reads version 1"},
       {"# barevision index 1\n0\tr\t0\t50\ta\n", "line 2: label 0 is not one of the 0 classes"},
-      {head, "lists no pictures"},
+      {head, "lists no images"},
       {head + "# class 2 bee\n", "line 3: expected '# class 1 NAME'"},
       {head + "# class 1 ant\n", "line 3: names the class 'ant' twice"},
       {head + "0\tr\t0\n", "line 3: expected label, file, offset, size and name"},
@@ -313,7 +313,7 @@ TEST_F(Records, PackRefuses) {
     return std::string("no error");
   };
   EXPECT_EQ(line({.name = "x", .shards = 21}),
-            "--shards 21: list.txt has 20 pictures, and no shard may be empty");
+            "--shards 21: list.txt has 20 images, and no shard may be empty");
   write_text(in("photos/ant/1.ppm"), "P6 9 9 255 ");
   EXPECT_TRUE(is_line(line({.name = "x"}), "photos/ant/1.ppm: "));
   EXPECT_FALSE(fs::exists(in("packed")));
