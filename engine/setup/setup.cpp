@@ -250,7 +250,7 @@ void check_tensorboard(const Options& o) {
 }
 
 // Classes are in the order of the weights' head unless --classes gives an order.
-DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) {
+DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::string>& notes) try {
   DataOptions options = data_options(o);
   options.classes = o.classes;
   options.class_order = from.classes;
@@ -268,6 +268,12 @@ DataSets open_data(const Options& o, const WeightsInfo& from, std::vector<std::s
     notes.push_back("classes: " + o.weights +
                     " has other names or another order; its head is kept as the initial head");
   return data;
+} catch (const DataError& e) {
+  const std::string_view option = "--classes", line = e.what();
+  if (o.source("classes") != Source::run || !line.starts_with(option)) throw;
+  const std::string rest(line.substr(option.size()));
+  throw DataError(o.data + ": its classes are not those of the run in " + o.out +
+                  (rest.starts_with(':') ? rest : ": the run" + rest));
 }
 
 std::vector<std::string> head_parameters(const ModelConfig& model) {

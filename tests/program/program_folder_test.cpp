@@ -236,6 +236,16 @@ TEST_F(ProgramFolder, ResumesWithACopyOfItsImages) {
                   "others: its files or classes have changed since the run in run "
                   "began"))
       << end.errors;
+  fs::rename(in("others/class1"), in("others/class9"));
+  expect_code_2("--resume run --data others --steps 3",
+                "others: its classes are not those of the run in run: others has no class "
+                "'class1'\n");
+  fs::rename(in("others/class9"), in("others/class1"));
+  fs::create_directory(in("others/class2"));
+  fs::copy(in("others/class1/0.ppm"), in("others/class2/0.ppm"));
+  expect_code_2("--resume run --data others --steps 3",
+                "others: its classes are not those of the run in run: the run leaves out 'class2', "
+                "a class of others\n");
   expect_code_2("--resume run --data synthetic --steps 3",
                 "--data can't be changed with --resume: the run has " + in("copy") +
                     "; leave it out, or start a new run from --weights "
