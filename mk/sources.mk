@@ -30,7 +30,7 @@ watching_sources := $(call in,cpp,simt/device simt/hopper simt/races)
 watched = $(patsubst %.cpp,$(BUILD)/obj/races/%.o,$(watching_sources)) $(call counting,$(1)) \
   $(filter-out $(patsubst %,$(BUILD)/obj/simt/%.o,$(basename $(watching_sources) $(1))),$(simt_objects)) \
   $(patsubst %.cpp,$(BUILD)/obj/%.o,$(call in,cpp,tests/kernels tests/numerics tests/racecheck)) \
-  $(BUILD)/obj/bench/recorded_model.o $(filter %/gpu_conversions.o %/gpu_device.o %/behind_a_kernel.o,$(gpu_test_objects)) \
+  $(BUILD)/obj/bench/recorded_model.o $(filter %/gpu_conversions.o %/gpu_device.o %/behind_a_kernel.o %/simt/tests/gpu/hopper_checks.o,$(gpu_test_objects)) \
   $(objects) $(cuda_objects)
 endif
 ifneq ($(NVCC),)
