@@ -23,8 +23,8 @@ namespace {
 
 // Times, and memory use, which differ between equal runs.
 bool is_measured(const std::string& member) {
-  return member == "seconds" || member.ends_with("_seconds") || member.ends_with("_per_second") ||
-         member.ends_with("_bytes");
+  return member == "time" || member == "seconds" || member.ends_with("_seconds") ||
+         member.ends_with("_per_second") || member.ends_with("_bytes");
 }
 
 // The lines of a run's metrics.jsonl, but for what is measured: those of all steps, and the last of

@@ -252,7 +252,9 @@ TEST_F(ProgramRuns, TheAverageOfTheWeights) {
 TEST_F(ProgramRuns, TheBestByLoss) {
   for (const std::string average : {"", "--ema .9 "}) {
     std::filesystem::remove_all(in("a"));
-    go(on_cifar + "--batch 8 --epochs 6 --lr .003 --best-by loss --steps 17 --out a " + average);
+    go(on_cifar +
+       "--batch 8 --epochs 6 --lr .003 --best-by loss --left-over drop --steps 17 --out a " +
+       average);
     go("--resume a --steps 30");
     const auto loss = metric(in("a"), "epoch", average.empty() ? "val_loss" : "ema_loss");
     const auto top1 = metric(in("a"), "epoch", average.empty() ? "val_top1" : "ema_top1");

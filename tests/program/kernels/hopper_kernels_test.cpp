@@ -79,7 +79,8 @@ TEST_F(HopperKernels, AConfigFileAsksForThem) {
   EXPECT_TRUE(has(as_sm_90(steps + "--config c.json --plan").output, line));
   const Finished end = refuse(steps + "--config c.json --plan");
   EXPECT_EQ(end.code, 2);
-  EXPECT_TRUE(end.errors.starts_with("--kernels hopper: these kernels are made for")) << end.errors;
+  EXPECT_TRUE(end.errors.starts_with("c.json: --kernels hopper: these kernels are made for"))
+      << end.errors;
 }
 
 TEST_F(HopperKernels, AreRefusedInALineBeforeAnythingIsWritten) {
