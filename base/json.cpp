@@ -49,6 +49,19 @@ bool trails_comma(std::string_view text, size_t position) {
   return before != text.npos && position >= 2 && text[before] == ',';
 }
 
+// A form of other languages at the character where parsing stopped.
+std::string other_form(std::string_view text, size_t position) {
+  if (position == 0 || position > text.size()) return "";
+  const size_t word = text.find_last_of(std::string(spaces) + "{[,:", position - 1);
+  const std::string_view rest = text.substr(word == text.npos ? 0 : word + 1);
+  if (rest.starts_with('\'')) return "text stands in double quotes";
+  if (rest.starts_with("//") || rest.starts_with('#'))
+    return "there are no comments in JSON but keys that begin with //";
+  for (const char* name : {"NaN", "Infinity", "-Infinity", "nan", "inf", "True", "False", "None"})
+    if (rest.starts_with(name)) return std::string("there is no ") + name + " in JSON";
+  return "";
+}
+
 // "[json.exception.parse_error.101] parse error at line 3, column 1: syntax error ... - unexpected
 // '}'; expected a key" becomes ": unexpected '}'; expected a key".
 std::string reason_of(const std::exception& e) {
@@ -85,8 +98,9 @@ Json parse_json_object(std::string_view text, const std::string& path) try {
   if (trails_comma(text, e.byte))
     throw UserError(path + ": " + line_and_column(text, text.find_last_of(',', e.byte - 1) + 1) +
                     ": a comma with nothing after it; remove it");
+  const std::string other = other_form(text, e.byte);
   throw UserError(path + ": " + (e.byte > 0 ? line_and_column(text, e.byte) + ": " : "") +
-                  "this is not JSON" + reason_of(e));
+                  "this is not JSON" + (other.empty() ? reason_of(e) : ": " + other));
 } catch (const Json::out_of_range& e) {
   throw UserError(path + ": a number out of range" + reason_of(e));
 }

@@ -1,6 +1,10 @@
-// The built-in set, "mosaics": ten 8x8 motifs tiled over an image, in two random colours. In every
-// class each pixel is equally likely to have either colour (each tile may swap its colours), so a
-// linear model on pixels learns nothing; only the pattern within a tile tells the classes apart.
+// The built-in sets. In "mosaics", an image has one of ten 8x8 motifs tiled over it, in two random
+// colours. In every class each pixel is equally likely to have either colour (each tile may swap
+// its colours), so a linear model on pixels learns nothing; only the pattern within a tile tells the
+// classes apart. In "shapes", discs, squares and triangles lie over the mosaic and each other, with
+// motifs of other classes in colours of their own; the class is the motif that lies below them all.
+// One of the mosaic's colours has its class's hue in most images and misleads in the others.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -42,28 +46,84 @@ constexpr Motif motifs[10] = {
     // clang-format on
 };
 constexpr int class_count = 10, motif_side = 8;
-constexpr int train_images = 2048, val_images = 1000, default_size = 64;
-constexpr double contrast = 96;        // minimum difference of the two colours' luma (0 to 255)
-constexpr float distractors = 0.3f;    // fraction of tiles that show a motif of any class
-constexpr float plain = 0.2f;          // fraction of tiles of one colour
-constexpr float noise_deviation = 16;  // of each pixel and channel
+constexpr int default_size = 64;
+struct BuiltInSet {
+  const char* name;
+  int train_images, val_images;
+  uint32_t min_shapes, max_shapes;  // in an image
+  float true_hues;  // fraction of images with their class's hue, the others mislead; 0: any colours
+  double contrast;  // the least difference of two colours' luma (0 to 255)
+  float distractors;      // fraction of tiles that show a motif of any class
+  float plain;            // fraction of tiles of one colour
+  float noise_deviation;  // of each pixel and channel
+};
+constexpr BuiltInSet built_in_sets[] = {{.name = "shapes",
+                                         .train_images = 2048,
+                                         .val_images = 500,
+                                         .min_shapes = 2,
+                                         .max_shapes = 4,
+                                         .true_hues = 0.8f,
+                                         .contrast = 40,
+                                         .distractors = 0.15f,
+                                         .plain = 0.1f,
+                                         .noise_deviation = 48},
+                                        {.name = "mosaics",
+                                         .train_images = 2048,
+                                         .val_images = 1000,
+                                         .min_shapes = 0,
+                                         .max_shapes = 0,
+                                         .true_hues = 0,
+                                         .contrast = 96,
+                                         .distractors = 0.3f,
+                                         .plain = 0.2f,
+                                         .noise_deviation = 16}};
+constexpr float min_radius = 0.14f, max_radius = 0.27f;  // of a shape, of the image's side
 
+using Colour = std::array<float, 3>;  // red, green, blue: 0 to 255
 struct Colours {
-  std::array<float, 3> a, b;
+  Colour a, b;
 };
 
-Colours draw_colours(RandomWords& random) {
+// A bright colour of the class's tenth of the hues.
+Colour draw_hue(int label, RandomWords& random) {
+  constexpr float sixths = 6, shift[3] = {5, 3, 1};  // from HSV
+  const float within = 0.1f + 0.8f * uniform(random.next());
+  const float hue = (static_cast<float>(label) + within) * sixths / class_count;
+  const float saturation = 0.5f + 0.5f * uniform(random.next());
+  const float value = 0.4f + 0.6f * uniform(random.next());
+  Colour colour;
+  for (int c = 0; c < 3; ++c) {
+    const float k = std::fmod(hue + shift[c], sixths);
+    const float less = std::clamp(std::min(k, 4 - k), 0.0f, 1.0f);
+    colour[c] = 255 * value * (1 - saturation * less);
+  }
+  return colour;
+}
+
+// label: the class whose hue one of them has; -1: any colours.
+Colours draw_colours(double contrast, RandomWords& random, int label = -1) {
   constexpr double luma[3] = {0.299, 0.587, 0.114};
   while (true) {
     Colours colours;
-    double difference = 0;
     for (int c = 0; c < 3; ++c) {
       colours.a[c] = static_cast<float>(random.below(256));
       colours.b[c] = static_cast<float>(random.below(256));
-      difference += luma[c] * (colours.a[c] - colours.b[c]);
     }
+    if (label >= 0) colours.a = draw_hue(label, random);
+    double difference = 0;
+    for (int c = 0; c < 3; ++c) difference += luma[c] * (colours.a[c] - colours.b[c]);
     if (std::abs(difference) >= contrast) return colours;
   }
+}
+
+int draw_other(int label, RandomWords& random) {
+  return (label + 1 + static_cast<int>(random.below(class_count - 1))) % class_count;
+}
+
+Colours draw_ground(const BuiltInSet& set, int label, RandomWords& random) {
+  if (set.true_hues == 0) return draw_colours(set.contrast, random);
+  const bool misleads = uniform(random.next()) >= set.true_hues;
+  return draw_colours(set.contrast, random, misleads ? draw_other(label, random) : label);
 }
 
 // A tile: a motif or a single colour, possibly with the two colours swapped.
@@ -76,13 +136,40 @@ struct Tile {
   }
 };
 
-Tile draw_tile(int label, RandomWords& random) {
-  const bool other = uniform(random.next()) < distractors;
+Tile draw_tile(const BuiltInSet& set, int label, RandomWords& random) {
+  const bool other = uniform(random.next()) < set.distractors;
   Tile tile{};
   tile.motif = &motifs[other ? random.below(class_count) : static_cast<uint32_t>(label)];
-  tile.is_plain = uniform(random.next()) < plain;
+  tile.is_plain = uniform(random.next()) < set.plain;
   tile.swapped = random.next() >> 31;
   return tile;
+}
+
+struct Shape {
+  enum Kind : uint8_t { disc, square, triangle } kind;
+  float y, x, radius;  // in pixels
+  Colours colours;
+  const Motif* motif;
+
+  // All kinds have about the same area.
+  bool covers(float at_y, float at_x) const {
+    const float dy = (at_y - y) / radius, dx = std::abs(at_x - x) / radius;
+    if (kind == disc) return dy * dy + dx * dx <= 1;
+    if (kind == square) return std::max(std::abs(dy), dx) <= 0.886f;
+    return dy <= 0.8f && dx <= (dy + 1.2f) * 0.8f;
+  }
+};
+
+Shape draw_shape(const BuiltInSet& set, int label, int size, RandomWords& random) {
+  const auto side = static_cast<float>(size);
+  Shape shape{};
+  shape.kind = static_cast<Shape::Kind>(random.below(3));
+  shape.radius = side * (min_radius + (max_radius - min_radius) * uniform(random.next()));
+  shape.y = side * uniform(random.next());
+  shape.x = side * uniform(random.next());
+  shape.colours = draw_colours(set.contrast, random);
+  shape.motif = &motifs[draw_other(label, random)];
+  return shape;
 }
 
 // Normal variates, two at a time (Box & Muller 1958); the second is kept for the next call.
@@ -103,21 +190,32 @@ class Normal {
   bool has_second_ = false;
 };
 
-Image draw(int label, int size, int tile, RandomWords random) {
-  const Colours colours = draw_colours(random);
+Image draw(const BuiltInSet& set, int label, int size, int tile, RandomWords random) {
+  const Colours ground = draw_ground(set, label, random);
   const int grid = (size + tile - 1) / tile;  // the last tiles may be cut off
   std::vector<Tile> tiles;
-  for (int i = 0; i < grid * grid; ++i) tiles.push_back(draw_tile(label, random));
+  for (int i = 0; i < grid * grid; ++i) tiles.push_back(draw_tile(set, label, random));
+  std::vector<Shape> shapes;  // the last one is on top
+  if (set.max_shapes > 0)
+    shapes.resize(set.min_shapes + random.below(set.max_shapes - set.min_shapes + 1));
+  for (Shape& shape : shapes) shape = draw_shape(set, label, size, random);
   Image image = black_image(size, size);
   uint8_t* out = image.pixels.data();
   Normal noise(random);
   const int dot = tile / motif_side;
   for (int y = 0; y < size; ++y)
     for (int x = 0; x < size; ++x) {
-      const Tile& t = tiles[y / tile * grid + x / tile];
-      const auto& colour = t.first_colour(y % tile / dot, x % tile / dot) ? colours.a : colours.b;
+      const int dot_y = y % tile / dot, dot_x = x % tile / dot;
+      const auto top = std::find_if(shapes.rbegin(), shapes.rend(), [&](const Shape& shape) {
+        return shape.covers(float(y) + 0.5f, float(x) + 0.5f);
+      });
+      const bool covered = top != shapes.rend();
+      const bool first = covered ? top->motif->rows[dot_y][dot_x] == '#'
+                                 : tiles[y / tile * grid + x / tile].first_colour(dot_y, dot_x);
+      const Colours& colours = covered ? top->colours : ground;
       for (int c = 0; c < 3; ++c) {
-        const float value = std::round(colour[c] + noise_deviation * noise.next());
+        const float colour = first ? colours.a[c] : colours.b[c];
+        const float value = std::round(colour + set.noise_deviation * noise.next());
         *out++ = static_cast<uint8_t>(std::min(std::max(value, 0.0f), 255.0f));
       }
     }
@@ -125,10 +223,12 @@ Image draw(int label, int size, int tile, RandomWords random) {
 }
 
 // Draws an image on every call; the loader caches the images if all of them fit.
-class Mosaics : public Dataset {
+class BuiltInImages : public Dataset {
  public:
-  Mosaics(uint64_t seed, uint32_t part, int64_t count, int size, int tile, std::vector<int> labels)
-      : seed_(seed),
+  BuiltInImages(const BuiltInSet& set, uint64_t seed, uint32_t part, int64_t count, int size,
+                int tile, std::vector<int> labels)
+      : set_(set),
+        seed_(seed),
         part_(part),
         count_(count),
         size_(size),
@@ -137,7 +237,7 @@ class Mosaics : public Dataset {
   int64_t size() const override { return count_; }
   int label(int64_t index) const override { return labels_[index % class_count]; }
   Image image(int64_t index, int) const override {
-    return draw(static_cast<int>(index % class_count), size_, tile_,
+    return draw(set_, static_cast<int>(index % class_count), size_, tile_,
                 RandomWords(seed_, random_data, static_cast<uint32_t>(index), part_));
   }
   std::string name(int64_t index) const override {
@@ -145,6 +245,7 @@ class Mosaics : public Dataset {
   }
 
  private:
+  const BuiltInSet& set_;
   uint64_t seed_;
   uint32_t part_;
   int64_t count_;
@@ -164,15 +265,17 @@ DataSets open_builtin(const DataOptions& options) {
   std::vector<std::string> names;
   for (const Motif& motif : motifs) names.push_back(motif.name);
   ClassList classes = order_classes(names, options);
-  Fingerprint print("mosaics", classes.names);
+  const BuiltInSet& set = built_in_sets[static_cast<int>(options.built_in)];
+  Fingerprint print(set.name, classes.names);
   for (const int64_t number : {static_cast<int64_t>(options.seed), int64_t{size}, int64_t{tile}})
     print.add(number);
   DataSets sets{.kind = DataKind::builtin, .fingerprint = print.value()};
   const auto part = [&](uint32_t which, int64_t count) {
-    return std::make_unique<Mosaics>(options.seed, which, count, size, tile, classes.labels);
+    return std::make_unique<BuiltInImages>(set, options.seed, which, count, size, tile,
+                                           classes.labels);
   };
-  sets.train = part(0, train_images);
-  sets.val = part(1, val_images);
+  sets.train = part(0, set.train_images);
+  sets.val = part(1, set.val_images);
   sets.classes = std::move(classes.names);
   sets.description = describe("built-in images", sets);
   return sets;

@@ -41,7 +41,8 @@ std::string missing(const std::string& path) {
   return link.empty() ? "no such folder" + way_to_cifar(path) : link;
 }
 
-// The reason why a file can't be --data.
+}  // namespace
+
 std::string refusal_of_file(const std::string& path) try {
   const std::string name = lower_case(fs::path(path).filename().string());
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
@@ -56,6 +57,8 @@ std::string refusal_of_file(const std::string& path) try {
 } catch (const FileError& e) {
   return e.what();
 }
+
+namespace {
 
 void warn_of_alike_names(DataSets& sets) {
   const std::vector<std::string> pairs = alike_names(sets.classes);
@@ -100,6 +103,9 @@ DataSets open_dataset(const DataOptions& given) {
   if (options.val_fraction < 0 || options.val_fraction >= 1)
     throw DataError("--val-fraction " + std::to_string(options.val_fraction) +
                     ": must be at least 0 and below 1");
+  if (parse_number(options.val) && !there_is(options.val))
+    throw DataError("--val " + options.val + ": no such folder; a fraction is --val-fraction " +
+                    options.val);
   const DataKind kind = data_kind(options.path);
   if (!options.val.empty() && kind != DataKind::photos)
     throw DataError("--val " + options.val + ": needs --data with class folders or records");

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "data/built_in_set.h"
 #include "data/image/image.h"
 
 namespace bv {
@@ -71,13 +72,14 @@ struct DataSets {
 };
 
 struct DataOptions {
-  std::string path;      // "", "synthetic" or a path
+  std::string path;  // "", "synthetic" or a path
+  BuiltIn built_in = BuiltIn::shapes;
   std::string val = {};  // the folder of validation images, if it isn't in `path`
   double val_fraction = 0.1;
   uint64_t split_seed = 0;
-  uint64_t seed = 0;   // of generated images
-  int image_size = 0;  // builtin, synthetic: the images' size; 0: 64 and 224
-  int patch_size = 0;  // builtin: the mosaic's tiles have this size if it is a multiple of 8
+  uint64_t seed = 0;                 // of generated images
+  int image_size = 0;                // builtin, synthetic: the images' size; 0: 64 and 224
+  int patch_size = 0;                // builtin: the tiles have this size if it is a multiple of 8
   std::vector<std::string> classes;  // names, or their number as text
   // The order of the classes unless `classes` lists names; unused if the data has other names.
   std::vector<std::string> class_order = {};
@@ -89,6 +91,8 @@ struct DataOptions {
   std::vector<std::string> skipped = {};
 };
 std::string absolute_path(const std::string&);
+// The reason why a file, not a folder, can't be data: "is an archive; unpack it and give its folder".
+std::string refusal_of_file(const std::string& path);
 // The kind of data at a path. Throws DataError if it is not data.
 DataKind data_kind(std::string path);
 DataSets open_dataset(const DataOptions&);

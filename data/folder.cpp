@@ -65,7 +65,10 @@ Part scan_part(const fs::path& root, const fs::path& path,
   if (folders.empty()) refuse_cifar(path);
   if (folders.empty())
     throw DataError(part.path +
-                    ": no class folders in it (nor train/ and val/, nor CIFAR's .bin files)");
+                    ": no class folders in it (nor train/ and val/, nor CIFAR's .bin files)" +
+                    (scan_class(root, path).files.empty()
+                         ? ""
+                         : "; its images are one class: give the folder above it"));
   for (const fs::path& folder : folders)
     part.classes.push_back(
         require_images(keep_places(scan_class(root, folder), root, folder, skipped), folder));

@@ -77,16 +77,15 @@ $(BUILD)/obj/counters/%.o: %.cpp $(call pch,simt) | check-packages
 $(BUILD)/obj/races/%.o: %.cpp $(call pch,simt) | check-packages
 	$(call compile, (races)) $(call read_pch,simt) $(simt_flags) -DSIMT_RACES -c -o $@ $<
 # Each of these files records a choice of the last build; dependents are rebuilt when it changes. A
-# dry run would always consider it changed.
-checked_each_time := $(if $(COUNTING),,always)
-remember = @mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
-$(BUILD)/flags: $(checked_each_time)
+# dry run (make -n) looks at them as well, by the +.
+remember = +@mkdir -p $(@D) && echo '$(1)' | cmp -s - $@ || echo '$(1)' >$@
+$(BUILD)/flags: always
 	$(call remember,$(CXX) $(shell $(CXX) -dumpfullversion) $(CXXFLAGS))
-$(BUILD)/choices: $(checked_each_time)
+$(BUILD)/choices: always
 	$(call remember,$(VERSION) simt $(SIMT) cuda $(NVCC) nccl $(NCCL) cudnn $(CUDNN) jpeg $(TURBOJPEG) webp $(WEBP) tiff $(TIFF) sodium $(SODIUM) tensorboard $(TENSORBOARD) records $(RECORDS))
 # The commit that --version names; "unknown" in a tree without git.
 commit = $(or $(shell [ -e .git ] && git describe --always --exclude='*' --dirty=+dirty 2>/dev/null),unknown)
-$(BUILD)/commit: $(checked_each_time)
+$(BUILD)/commit: always
 	$(call remember,$(commit))
 $(BUILD)/obj/engine/options/version.o: $(BUILD)/commit
 $(BUILD)/obj/engine/options/version.o: private read_pch = -DBAREVISION_COMMIT='"$(shell cat $(BUILD)/commit)"'

@@ -44,7 +44,8 @@ std::vector<std::string> after(const std::string& word, std::span<const Command>
     throw UserError(word + " is a recipe: ./launcher --recipe " + word);
   if (there_is(word + "/config.json"))
     throw UserError(word + " is a run's folder: ./launcher --resume " + word + " continues it");
-  if (there_is(word))
+  std::error_code error;
+  if (there_is(word) && !std::filesystem::equivalent(word, models_folder(), error))
     throw UserError(word + " is a file or folder; the model comes first: ./launcher MODEL " +
                     (word.ends_with(".json") ? "--config " : "--data ") + word);
   std::vector<std::string> both = models;
@@ -97,13 +98,7 @@ CommandLine parse_command_line(std::span<const std::string> arguments) {
                                           help ? 0 : 2}};
   }
   const Named named = command_of(arguments, commands());
-  CommandLine line = parse_arguments(*named.command, arguments.subspan(named.words), commands());
-  if (const auto model = line.values.find("model"); model != line.values.end())
-    for (const Command& command : commands())
-      if (split(command.name, ' ')[0] == model->second[0])
-        throw UserError(model->second[0] + " is a command, and must come first: ./launcher " +
-                        usage_of(command));
-  return line;
+  return parse_arguments(*named.command, arguments.subspan(named.words), commands());
 }
 
 int run_in_place(const CommandLine& line, const std::vector<std::string>& argv) try {

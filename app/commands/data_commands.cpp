@@ -31,8 +31,7 @@ std::string require_folder(std::string path) {
     throw UserError(path + ": " + (link.empty() ? "no such file or folder" : link));
   }
   std::error_code error;
-  if (!fs::is_directory(path, error))
-    throw UserError(path + ": is a file where a folder is expected");
+  if (!fs::is_directory(path, error)) throw UserError(path + ": " + refusal_of_file(path));
   return path;
 }
 

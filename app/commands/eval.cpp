@@ -193,8 +193,8 @@ Images open_split(const TrainedModel& m, const CommandLine& line, Split& which, 
   std::vector<std::unique_ptr<Dataset>> parts;
   if (which != Split::val) parts.push_back(std::move(data.train));
   if (which == Split::val)
-    if (std::string line = changed_since(m, *data.val, bad); !line.empty())
-      split.lines.push_back(line);
+    if (std::string changes = changed_since(m, *data.val, bad); !changes.empty())
+      split.lines.push_back(changes);
   if (which != Split::train && data.val) parts.push_back(std::move(data.val));
   split.images = std::make_unique<Joined>(std::move(parts), labels_by_weights(data.classes, m));
   return split;

@@ -1,4 +1,6 @@
 // predict RUN|WEIGHTS FILES|FOLDERS: prints a model's predictions for pictures.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -19,6 +21,7 @@
 #include "base/text.h"
 #include "comm/processes/affinity.h"
 #include "data/joined.h"
+#include "engine/console/progress.h"
 #include "engine/console/progress_line.h"
 
 namespace bv {
@@ -36,7 +39,9 @@ constexpr OptionRow rows[] = {
     finished_row<PredictOptions>,
     positional("files", "FILES|FOLDERS", field<&PredictOptions::files>,
                "images, folders with all images below them, sorted, and records"),
-    {"topk", "N", field<&PredictOptions::topk>, "how many classes to show, the likeliest first",
+    {"topk", "N", field<&PredictOptions::topk>,
+     "how many classes to show, the likeliest first; default on a terminal: as many as fit into a "
+     "line, at most 5",
      between(1, 1e6)},
     {"json", "", field<&PredictOptions::json>, "print one JSON object per line, with the logits"},
     finished_model_row<PredictOptions>,
@@ -82,7 +87,8 @@ Named find_pictures(const std::vector<std::string>& given) {
 // The line of output for one picture.
 class Line {
  public:
-  Line(std::vector<std::string> classes, const Dataset& images, const PredictOptions& o)
+  // width: of the terminal, which limits the classes shown; 0: no limit.
+  Line(std::vector<std::string> classes, const Dataset& images, const PredictOptions& o, int width)
       : classes_(std::move(classes)), json_(o.json) {
     shown_ = std::min(static_cast<size_t>(o.topk), classes_.size());
     constexpr size_t widest_path = 60, widest_name = 24;
@@ -91,6 +97,10 @@ class Line {
     for (const std::string& name : classes_) name_width_ = std::max(name_width_, name.size());
     path_width_ = std::min(path_width_, widest_path);
     name_width_ = std::min(name_width_, widest_name);
+    const size_t class_width = 2 + name_width_ + std::strlen(" 0.1234");
+    if (const auto columns = static_cast<size_t>(width); columns > 0)
+      shown_ =
+          std::clamp((columns - std::min(columns, path_width_)) / class_width, size_t{1}, shown_);
   }
 
   std::string operator()(const std::string& path, std::span<const float> logits) const {
@@ -175,7 +185,8 @@ int predict(const CommandLine& line, const std::vector<std::string>&) {
     print_error_line(printable(problem, problem.npos));
 
   Loader loader(images, trained_loader(m, *backend, DataKind::photos, batch, cores), false);
-  const Line line_of(m.classes, images, own);
+  const bool limited = isatty(STDOUT_FILENO) && !line.own.contains("topk") && !own.json;
+  const Line line_of(m.classes, images, own, limited ? terminal_width() : 0);
   int64_t done = 0;
   {
     ProgressLine progress;

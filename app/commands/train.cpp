@@ -93,7 +93,8 @@ int work(const CommandLine& line, std::optional<Request>& request, Process& p) {
                                          .threads = threads,
                                          .overlap = overlap,
                                          .graphs = !given.no_graph,
-                                         .kernels = kernels});
+                                         .kernels = kernels,
+                                         .collectives = world.size > 1});
   } catch (const UserError& e) {
     if (given.min_nproc) throw RunError(e.what());  // the launcher may do without this device
     throw;

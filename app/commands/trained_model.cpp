@@ -86,6 +86,9 @@ std::vector<std::string> read_classes(const std::string& given) {
       throw UserError("--classes " + given + ": must be at least 2 and at most 1000000");
     return numbered(*count);
   }
+  if (!there_is(given) && given.find(',') != given.npos)
+    throw UserError("--classes " + given +
+                    ": no such file; here it is a file with a name per line");
   return read_class_names(given);
 }
 
@@ -155,7 +158,8 @@ FinishedPlace find_finished(const std::string& given) {
   if (const std::string link = link_without_target(path); !link.empty())
     throw UserError(given + ": " + link);
   if (!there_is(path))
-    throw UserError(given + ": no such run folder or weights file" + advice_for_weights(given));
+    throw UserError(given + ": no such run folder or weights file" +
+                    (run_above(path).empty() ? advice_for_weights(given) : run_above(path)));
   if (!fs::is_directory(path, error)) {
     if (is_read(extension_of(path)))
       throw UserError(given + ": an image; first comes a run or weights: ./launcher predict RUN " +

@@ -24,15 +24,18 @@ std::string value_of(const Items& items, const OptionRow& row) {
 
 std::string repeat_command(const Options& options, const ModelConfig& model, DataKind kind) {
   // Sizes and --augment are resolved first, since other defaults depend on them.
+  const Options plain = resolve_options({}, model, kind);
+  constexpr std::string_view deciding[] = {"image_size", "patch_size", "augment"};
   Request sizes;
-  for (const std::string_view name : {"image_size", "patch_size", "augment"})
-    if (const Items items = items_of(options, *find_option(name)); !items.empty())
-      sizes.line.values.emplace(name, items);
+  for (const std::string_view name : deciding) {
+    const OptionRow& row = *find_option(name);
+    const Items items = items_of(options, row);
+    if (!items.empty() && items != items_of(plain, row)) sizes.line.values.emplace(name, items);
+  }
   Options chosen = options;
   if (chosen.mean == model.mean) chosen.mean.reset();
   if (chosen.std == model.std) chosen.std.reset();
-  const Options defaults = resolve_options(sizes, model, kind),
-                plain = resolve_options({}, model, kind);
+  const Options defaults = resolve_options(sizes, model, kind);
   std::vector<std::string> words = {own_command(), "train", model.name};
   if (options.nproc.value_or(1) > 1)
     words.insert(words.begin() + 2, {"-n", std::to_string(*options.nproc)});
@@ -43,7 +46,7 @@ std::string repeat_command(const Options& options, const ModelConfig& model, Dat
           defaults.source(row.name) <= Source::resolved)
         continue;  // follows from the others, or from the machine
       const Items items = items_of(chosen, row);
-      const bool decides = sizes.line.values.contains(row.name);
+      const bool decides = std::ranges::count(deciding, row.name) > 0;
       if (items.empty() || items == items_of(decides ? plain : defaults, row)) continue;
       if (row.is_flag() && items[0] != "true") continue;
       words.push_back(row.flag());

@@ -69,7 +69,8 @@ RunReport load_run(const std::string& folder) {
   if (!fs::is_directory(folder, error)) throw UserError(folder + ": a file, not a run's folder");
   const std::string metrics = fs::path(folder) / "metrics.jsonl";
   const std::string config = fs::path(folder) / "config.json";
-  if (!there_is(config)) throw UserError(folder + ": not a run's folder, it has no config.json");
+  if (!there_is(config))
+    throw UserError(folder + ": not a run's folder, it has no config.json" + run_above(folder));
   if (!there_is(metrics))
     throw UserError(metrics + ": no such file, and without it there is nothing to report");
   RunReport run{

@@ -1,6 +1,5 @@
 // Checks of the number of updates, their size and their learning rate.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "app/recipe_check/checks.h"
@@ -15,8 +14,9 @@ namespace bv {
 namespace {
 
 constexpr int64_t few_updates = 4, few_updates_in_all = 100;
-constexpr double much_left_over = 0.25;  // of an epoch
-constexpr double many_left_out = 0.1;    // of the images
+constexpr double much_left_over = 0.25;                     // of an epoch
+constexpr double many_left_out = 0.1;                       // of the images
+constexpr double long_warmup = 0.5, suitable_warmup = 0.2;  // of the updates
 constexpr double beyond_linear = 4;
 constexpr double high_for_sgd = 0.05, high_for_clipped_sgd = 0.3;
 
@@ -39,14 +39,14 @@ void check_updates(const Setup& s, Findings& findings) {
   const Options& o = s.options;
   const int64_t updates = updates_per_epoch(s), all = updates_of(o.epochs, updates);
   if (updates >= few_updates && all >= few_updates_in_all) return;
-  const auto fits = std::bit_floor(static_cast<uint64_t>(s.data.train->size()) / (2 * few_updates));
+  const int64_t fits = batch_for_eight_updates(s.data.train->size(), 1);
   const int64_t epochs = (few_updates_in_all + updates - 1) / updates;
   findings.push_back(
       {.what = "only " + counted(all, "update") + " (" + std::to_string(updates) + " per epoch)",
        .why = "too few to train well",
        .advice = o.accumulate > 1 ? "use --accumulate 1"
                  : updates < few_updates
-                     ? "use --batch " + std::to_string(std::max(fits, 1UL))
+                     ? "use --batch " + std::to_string(fits)
                      : "use --epochs " + std::to_string(epochs) + ", or a smaller --batch"});
 }
 
@@ -139,8 +139,19 @@ void check_warmup(const Setup& s, Findings& findings) {
              cut = chosen && o.steps && *o.steps < all;
   const int64_t last = (cut ? *o.steps : all) - 1;
   const Schedule schedule = schedule_of(o, o.epochs, each);
-  if (schedule.warmup_updates <= (cut ? double(*o.steps) : schedule.total_updates)) return;
+  const double total = cut ? double(*o.steps) : schedule.total_updates;
   const char* const option = o.warmup_steps > 0 ? "--warmup-steps" : "--warmup-epochs";
+  if (schedule.warmup_updates <= total) {
+    if (cut || all < few_updates_in_all || schedule.warmup_updates <= long_warmup * total) return;
+    const double fits = suitable_warmup * (o.warmup_steps > 0 ? total : total / double(each));
+    findings.push_back(
+        {.what = "the warm-up lasts " + std::to_string(std::llround(schedule.warmup_updates)) +
+                 " of " + counted(std::llround(total), "update"),
+         .why = "lr is near " + number(o.lr) + " for a short time only",
+         .advice =
+             std::string("use ") + option + ' ' + number(fits >= 1 ? std::floor(fits) : fits)});
+    return;
+  }
   findings.push_back(
       {.what = "the warm-up lasts longer than the run",
        .why = "lr reaches " + number(schedule.at(last, last / each)) + ", not " + number(o.lr),

@@ -6,13 +6,11 @@
 
 namespace bv {
 PeerWatch::PeerWatch(SharedRegion& region, const RankPlace& place,
-                     std::function<std::string()> failure,
-                     std::function<void(const std::string&)> before_end)
+                     std::function<std::string()> failure)
     : region_(region),
       place_(place),
       patience_(place.timeout, place.run),
       failure_(std::move(failure)),
-      before_end_(std::move(before_end)),
       thread_([this] { run(); }) {}
 
 PeerWatch::~PeerWatch() {
@@ -49,7 +47,7 @@ void PeerWatch::check_peers() {
 }
 
 void PeerWatch::end(const std::string& why, bool a_peer_died, int culprit) {
-  before_end_(why);
+  if (place_.run) place_.run->end(why, culprit);  // also tells the other machines
   end_process(region_, place_, why, a_peer_died, culprit);
 }
 

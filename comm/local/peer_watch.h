@@ -12,10 +12,8 @@ namespace bv {
 
 class PeerWatch {
  public:
-  // `failure` is polled: returns why the communication has failed, or "". `before_end` is called
-  // with the reason before this watch ends the process.
-  PeerWatch(SharedRegion&, const RankPlace&, std::function<std::string()> failure,
-            std::function<void(const std::string&)> before_end);
+  // `failure` is polled: returns why the communication has failed, or "".
+  PeerWatch(SharedRegion&, const RankPlace&, std::function<std::string()> failure);
   ~PeerWatch();
 
   // Called around every wait of the host for the device, by one thread at a time.
@@ -32,7 +30,6 @@ class PeerWatch {
   RankPlace place_;
   PeerTimeout patience_;
   std::function<std::string()> failure_;
-  std::function<void(const std::string& why)> before_end_;
   std::atomic<uint64_t> waiting_{0};  // odd during a wait
   std::atomic<bool> closing_{false};
   std::thread thread_;

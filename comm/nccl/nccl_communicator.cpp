@@ -57,13 +57,10 @@ struct NcclRun {
       : backend(device),
         hosts(std::move(peers.host_comm)),
         region(SharedRegion::open(dup(peers.fd))),
-        watch(
-            region, peers.place,
-            [this] {
-              const std::string why = hosts->failure();
-              return why.empty() ? comms.failure() : why;
-            },
-            [this](const std::string& why) { hosts->end_run(why); }) {
+        watch(region, peers.place, [this] {
+          const std::string why = hosts->failure();
+          return why.empty() ? comms.failure() : why;
+        }) {
     backend.on_wait([this](bool begins) { begins ? watch.wait_begins() : watch.wait_ends(); });
   }
   ~NcclRun() { backend.on_wait({}); }

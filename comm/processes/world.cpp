@@ -100,7 +100,7 @@ World from_torchrun() {
   world.master = text_of("MASTER_ADDR") + ":" + text_of("MASTER_PORT");
   // Processes restarted by torchrun must not connect to leftovers of the previous attempt.
   for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"})
-    world.master += std::string("/") + text_of(name);
+    if (variable(name)) world.master += std::string("/") + text_of(name);
   return world;
 }
 

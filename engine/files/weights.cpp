@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "engine/files/checkpoint_read.h"
 #include "engine/options/weights_name.h"
 
 namespace bv {
@@ -184,6 +186,9 @@ class Fitting {
     const std::vector<PrefixVote> best = votes.best();
     if (best.empty()) return "";
     if (best.size() == 1) return best[0].prefix;
+    if (const std::filesystem::path file = split_key(path_).path; file.filename() == optimizer_name)
+      throw UserError(path_ + ": the optimizer's moments, not weights; give " +
+                      (file.parent_path() / weights_name).string());
     std::vector<std::string> ways;
     for (const PrefixVote& vote : best)
       if (!vote.prefix.empty())

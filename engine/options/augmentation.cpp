@@ -168,6 +168,7 @@ Mixing mixing_of(const AugmentOptions& o) {
 
 DataOptions data_options(const Options& o) {
   return {.path = o.data,
+          .built_in = o.built_in,
           .val = o.val,
           .val_fraction = o.val_fraction,
           .split_seed = o.split_seed,

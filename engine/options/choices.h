@@ -12,6 +12,7 @@
 #include "data/augment/augment.h"
 #include "data/augment/mixing.h"
 #include "data/augment/policy.h"
+#include "data/built_in_set.h"
 #include "data/image/resize.h"
 #include "kernels/devices/devices.h"
 #include "kernels/types.h"
@@ -38,6 +39,7 @@ constexpr std::array<std::string_view, sizeof...(Text)> word_list(Text... texts)
 // The words of each type, in the order of its enumerators.
 constexpr auto words(Augment) { return word_list("none", "basic", "strong"); }
 constexpr auto words(OnBadImage) { return word_list("fail", "skip"); }
+constexpr auto words(BuiltIn) { return word_list("shapes", "mosaics"); }
 constexpr auto words(LeftOver) { return word_list("next", "drop"); }
 constexpr auto words(BestBy) { return word_list("top1", "loss"); }
 constexpr auto words(Decay) { return word_list("weights", "all"); }

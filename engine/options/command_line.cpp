@@ -137,7 +137,8 @@ bool is_of_training(const std::string& flag) {
 }
 
 [[noreturn]] void refuse_rest(const std::vector<std::string>& rest, const Command& command) {
-  for (const std::string& word : rest) {
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const std::string& word = rest[i];
     if (const std::string plain = with_plain_dashes(word); !plain.empty())
       throw UserError("'" + printable(word) + "' begins with the dash of a word processor; type " +
                       printable(plain));
@@ -150,6 +151,10 @@ bool is_of_training(const std::string& flag) {
     if (is_of_training(flag))
       throw UserError(flag + " is not an option of " + std::string(command.name) +
                       ", whose form is: ./launcher " + usage_of(command) + see_help(command));
+    if (const std::string joined = i + 1 < rest.size() ? flag + "-" + rest[i + 1] : "";
+        std::ranges::find(flags, joined) != flags.end())
+      throw UserError("unknown option " + printable(flag) + ": type " + printable(joined) +
+                      " as one word");
     const std::string elsewhere = advice_for_foreign(flag);
     throw UserError("unknown option " + printable(flag) +
                     (elsewhere.empty() ? suggestion(flag, flags) : elsewhere) + see_help(command));
@@ -160,6 +165,14 @@ bool is_of_training(const std::string& flag) {
     advice = ": give data as --data PATH";
   if (parse_number(rest[0])) advice = ": write lists with commas, like --betas 0.9,0.999";
   throw UserError("unexpected argument '" + printable(rest[0]) + "'" + advice + see_help(command));
+}
+
+void refuse_command_as_model(const Given& arguments, std::span<const Command> all) {
+  const Items* const model = arguments.find(*find_option("model"));
+  for (const Command& command : all)
+    if (model && split(command.name, ' ')[0] == model->front())
+      throw UserError(model->front() + " is a command, and must come first: ./launcher " +
+                      usage_of(command));
 }
 
 void read_options(const Given& arguments, CommandLine& line) {
@@ -212,6 +225,7 @@ CommandLine parse_arguments(const Command& command, std::span<const std::string>
   const HelpView view{.width = text_width(), .all = given.find(help_all_row) != nullptr};
   const bool help = view.all || given.find(help_row);
   if (help && !command.trains()) return print(help_text(command, all, view));
+  refuse_command_as_model(given, all);
   if (!given.rest.empty() && !help) refuse_rest(given.rest, command);
 
   read_options(given, line);

@@ -60,6 +60,9 @@ void overlay_with_presets(Options& options, const Values& values, Source source)
 }
 
 Values read_config(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    throw UserError("--config " + path + ": a folder; give " + path + "/config.json");
   const Values values = parse_config(read_text_file(path), path);
   refuse_both(values, path + ": ");
   return values;
@@ -199,9 +202,10 @@ void refuse_changes(const Options& saved, const AllGiven& all, const std::string
     if (stored_items(given, row) == stored_items(saved, row)) continue;
     if (name == "local_batch" && *given.local_batch == local_batch_of(saved)) continue;
     const std::string own = join(items_of(saved, row), ",");
-    throw UserError(option.said + " can't be changed with --resume: the run has " +
-                    (own.empty() ? "its own" : printable(own)) + "; leave it out, or " +
-                    advice_to_start_anew(folder));
+    throw UserError(
+        option.said + " can't be changed with --resume: the run has " +
+        (own.empty() ? "its own" : printable(own)) + "; leave it out, or " +
+        (name == "model" ? "start a new run with another --out" : advice_to_start_anew(folder)));
   }
 }
 
@@ -211,21 +215,25 @@ std::filesystem::path checked_run(const std::filesystem::path& given) {
   const std::string wrong = "--resume " + given.string() + ": ";
   if (!there_is(given))
     throw UserError(wrong + "no such folder; give a MODEL or --recipe, too, to start a run there");
-  const auto is_run = [](const fs::path& path) { return there_is(path / "config.json"); };
-  if (is_run(given)) return given;
-  fs::path above = given.lexically_normal();
-  for (int floor = 0; floor < 3; ++floor) {
-    above = above.parent_path();
-    if (!above.empty() && is_run(above))
-      throw UserError(wrong + "not a run folder; that is " + above.string());
-  }
-  throw UserError(wrong + "not a run folder, it has no config.json");
+  if (there_is(given / "config.json")) return given;
+  throw UserError(wrong + "not a run folder, it has no config.json" + run_above(given));
 }
 
 }  // namespace
 
+std::string run_above(const std::string& path) {
+  std::filesystem::path above = std::filesystem::path(path).lexically_normal();
+  for (int floor = 0; floor < 3; ++floor) {
+    above = above.parent_path();
+    if (!above.empty() && there_is(above / "config.json"))
+      return "; " + above.string() + " is the run";
+  }
+  return "";
+}
+
 Values parse_config(std::string_view text, const std::string& path) {
   const Json object = parse_json_object(text, path);
+  if (object.contains("family")) refuse_model_config(path);
   if (object.contains("description"))
     throw UserError(path + ": has a description, as recipes have: give it as --recipe " + path);
   Json options = Json::object();
@@ -247,8 +255,9 @@ Request read_new_run(const CommandLine& line) {
   Options& options = request.options;
   overlay_given(options, request);
   if (options.model.empty())
-    throw UserError("no MODEL given: ./launcher MODEL [options], or --recipe NAME; models: " +
-                    join(known_models(), ", "));
+    throw UserError("no MODEL given: ./launcher " +
+                    (line.command->name == "train" ? "" : std::string(line.command->name) + " ") +
+                    "MODEL [options], or --recipe NAME; models: " + join(known_models(), ", "));
   const bool in_config = options.source("model") == Source::config;
   request.model = load_model_config(options.model, in_config ? line.config + ": " : "");
   return request;
@@ -312,6 +321,7 @@ void require_data_of_run(const Options& options) {
 Options options_of_run(const std::string& folder) {
   const std::string path = config_of(folder);
   Options options;
+  options.left_over = LeftOver::drop, options.built_in = BuiltIn::mosaics;  // if it has neither
   // config.json has the options that --augment implied, unless it predates these options.
   const Values values = read_config(path);
   (values.contains("train_crop") ? overlay : overlay_with_presets)(options, values, Source::run);

@@ -46,6 +46,8 @@ Request read_new_run(const CommandLine&);  // ignores --resume
 Options resolve_options(const Request&, const ModelConfig&, DataKind);
 
 std::string config_of(const std::string& folder);  // the path of a run's config.json
+// "; RUN is the run" if a path lies in that run's folder; else empty.
+std::string run_above(const std::string& path);
 // The options in a run's config.json, which must exist.
 Options options_of_run(const std::string& folder);
 // Throws UserError if a run's data isn't where its config.json says, unless --data is given.

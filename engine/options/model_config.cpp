@@ -38,12 +38,21 @@ std::vector<std::string> json_files_in(const fs::path& folder) {
   if (error == std::errc::no_such_file_or_directory)
     throw UserError((std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") +
                     folder.string() + ": no such folder");
-  if (error) throw UserError(folder.string() + ": can't be read: " + error.message());
+  if (error)
+    throw UserError((std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") +
+                    folder.string() + ": can't be read: " + error.message());
   std::ranges::sort(names);
   return names;
 }
 
-std::vector<std::string> known_models() { return json_files_in(models_folder()); }
+std::vector<std::string> known_models() {
+  const fs::path folder = models_folder();
+  std::vector<std::string> names = json_files_in(folder);
+  if (names.empty())
+    throw UserError((std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") +
+                    folder.string() + ": no models (MODEL.json) in this folder");
+  return names;
+}
 
 ModelConfig load_model_config(const std::string& name, const std::string& where) {
   const std::vector<std::string> names = known_models();
@@ -55,6 +64,12 @@ ModelConfig load_model_config(const std::string& name, const std::string& where)
   }
   const std::string path = models_folder() / (name + ".json");
   return parse_model_config(read_text_file(path), path, name);
+}
+
+void refuse_model_config(const std::string& path) {
+  throw UserError(path +
+                  ": a model's sizes and defaults, not a file of options; ./launcher MODEL " +
+                  "trains the models of " + models_folder().string());
 }
 
 ModelConfig parse_model_config(std::string_view text, const std::string& path,

@@ -32,5 +32,7 @@ std::vector<std::string> known_models();                                      //
 ModelConfig load_model_config(const std::string& name, const std::string& where = "");
 ModelConfig parse_model_config(std::string_view text, const std::string& path,
                                const std::string& name);
+// The error for such a file in place of options.
+[[noreturn]] void refuse_model_config(const std::string& path);
 
 }  // namespace bv

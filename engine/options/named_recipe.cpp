@@ -41,6 +41,7 @@ NamedRecipe load_recipe(const std::string& name) {
 
 NamedRecipe parse_recipe(std::string_view text, const std::string& path, const std::string& name) {
   Json root = parse_json_object(text, path);
+  if (root.contains("family")) refuse_model_config(path);
   NamedRecipe recipe{.name = name};
   Json options = Json::object();
   for (const auto& [key, value] : root.items()) {

@@ -45,6 +45,9 @@ constexpr OptionRow data_rows[] = {
      "or 'synthetic' (random pixels, for speed tests); "
      "default: the built-in images, drawn on the fly",
      any, data_path},
+    {"built_in", "", of<&O::built_in>,
+     "which built-in images: shapes that hide parts of mosaics, or the mosaics alone, which are "
+     "easier"},
     {"val", "DIR", of<&O::val>,
      "validation images: a folder with the same class folders, or records of the same classes", any,
      data_path},

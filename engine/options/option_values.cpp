@@ -1,8 +1,10 @@
 #include "engine/options/option_values.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <concepts>
+#include <cstdlib>
 #include <regex>
 #include <set>
 
@@ -37,6 +39,16 @@ double checked(double value, const Range& range, bool whole) {
 }
 
 [[noreturn]] void refuse_number(const OptionRow& row, const std::string& item, bool whole) {
+  constexpr std::string_view minus = "\xe2\x88\x92", dash = "\xe2\x80\x93";  // of word processors
+  for (const std::string_view other : {minus, dash})
+    if (const size_t at = item.find(other); at != item.npos)
+      refuse("has the minus of a word processor; type " +
+             std::string(item).replace(at, other.size(), "-"));
+  char* end = nullptr;
+  errno = 0;
+  const double far = std::strtod(item.c_str(), &end);
+  if (errno == ERANGE && *end == 0)
+    refuse(std::string("is too ") + (std::abs(far) > 1 ? "large" : "small") + " a number");
   const std::string unit = unit_of(row.name);
   std::string example = row.is_list() ? "" : default_of(row);
   if (const std::optional<double> meant = number_meant(row.name, item, whole);
@@ -234,8 +246,10 @@ Items items_from_json(const Json& value, const OptionRow& row, const std::string
   const ValueType& type = *row.field.type;
   if (type.or_number && value.is_number()) return {scalar_text(value)};
   if (!type.list) {
+    const bool quoted = value.is_string() && parse_number(value.get<std::string>());
     expect(is_of(type.form, value), type.form == JsonForm::boolean ? "true or false"
                                     : type.form == JsonForm::text  ? "text in quotes"
+                                    : quoted                       ? "a number, without quotes"
                                                                    : "a number");
     return {scalar_text(value)};
   }

@@ -65,6 +65,7 @@ struct Partition {
 
 struct InputOptions {
   std::string data;  // path, "synthetic", or empty: the built-in set
+  BuiltIn built_in = BuiltIn::shapes;
   std::string val;
   double val_fraction = 0.1;
   uint64_t split_seed = 0;
@@ -107,9 +108,9 @@ struct ModelOptions {
 };
 
 struct StepOptions {
-  std::optional<int> batch;             // images per forward pass over all processes
-  std::optional<int> local_batch;       // ... per process
-  LeftOver left_over = LeftOver::drop;  // the default of runs that predate the option
+  std::optional<int> batch;        // images per forward pass over all processes
+  std::optional<int> local_batch;  // ... per process
+  std::optional<LeftOver> left_over;
   int accumulate = 1;
   double epochs = 10;
   std::optional<int64_t> steps;  // maximum number of updates, counting those before a resume

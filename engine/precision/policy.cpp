@@ -72,7 +72,10 @@ std::optional<PrecisionPolicy> precision_policy(Options& o, std::vector<std::str
     for (const char* option :
          {"amp_start", "amp_end", "amp_hold", "amp_interval", "amp_interval_hold"})
       if (o.source(option) == Source::command_line)
-        throw UserError(find_option(option)->flag() + " needs --amp-policy 0, 1 or 2");
+        throw UserError(find_option(option)->flag() + " needs --amp-policy " +
+                        (std::string_view(option).starts_with("amp_interval") ? "2"
+                         : option == std::string_view("amp_hold")             ? "1"
+                                                                              : "0 or 1"));
     return {};
   }
   const bool by_epoch = o.amp_policy != AmpPolicy::windows;

@@ -58,7 +58,8 @@ bool is_free(const std::vector<std::string>& names) {
                     "starts a new one, --resume " +
                     folder + " starts this one from the beginning");
   if (said == "--resume ")  // with a MODEL; given a config.json, that run would continue instead
-    throw UserError(said + folder + ": not empty, and not a run folder: it has no config.json");
+    throw UserError(said + folder + ": not empty, and not a run folder: it has no config.json" +
+                    run_above(folder));
   throw UserError(
       said + folder + " exists and is not empty" +
       (contain(names, "config.json")

@@ -37,7 +37,7 @@ DeviceChoice choose_device(const MachineOptions& o, const World& world) {
                                      std::to_string(processes) + " processes";
   if (o.device == DeviceKind::cuda)
     throw UserError("--device cuda: " + lack +
-                    (gpus == 0 ? ""
+                    (gpus == 0 ? "; leave it out, or give --device cpu"
                                : "; -n " + std::to_string(gpus) +
                                      " would fit, --oversubscribe lets processes share"));
   DeviceChoice cpu{DeviceKind::cpu};

@@ -19,15 +19,12 @@
 namespace bv {
 namespace {
 
-constexpr int64_t least_updates = 8, few_images = 500;
-constexpr int64_t least_for_batch_norm = 8;
+constexpr int64_t few_images = 500, least_for_batch_norm = 8;
 
-// The batch for few images, if a model's default is larger: the power of two that gives an epoch 8
-// updates or more, but 8 images to each batch norm.
+// The batch for few images, if a model's default is larger; 8 images to each batch norm.
 int64_t batch_for(const Options& o, int64_t images, int batch_norms) {
-  const auto most = static_cast<uint64_t>(images / (least_updates * o.accumulate));
-  const int64_t fits = std::max<int64_t>(static_cast<int64_t>(std::bit_floor(most)), 1);
-  return std::max(fits, least_for_batch_norm * batch_norms);
+  return std::max(batch_for_eight_updates(images, o.accumulate),
+                  least_for_batch_norm * batch_norms);
 }
 
 // A learning rate that was for another batch, in two digits: it follows linearly for SGD (Goyal et
@@ -101,8 +98,7 @@ void resolve_batch(Options& o, int replicas, int64_t images, bool batch_norm,
 
 void resolve_left_over(Options& o, const DataSets& data) {
   const bool few = data.kind != DataKind::synthetic && data.train->size() <= few_images;
-  if (o.resume.empty() && o.source("left_over") == Source::built_in)
-    o.left_over = few ? LeftOver::next : LeftOver::drop;
+  if (!o.left_over) o.left_over = few ? LeftOver::next : LeftOver::drop;
 }
 
 // A model with random weights needs thousands of photos.
@@ -401,6 +397,7 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
 
   auto [file, from] = read_starting_weights(o, s.model);
   s.data = open_data(o, from, s.notes);
+  require_effect(o, s.data.kind == DataKind::builtin, "built_in", "the built-in images");
   s.notes.insert(s.notes.end(), s.data.notes.begin(), s.data.notes.end());
   o.classes = s.data.classes;
   resolve_shards(o, s.replicas);
@@ -431,9 +428,6 @@ Setup prepare(const Request& request, int world, const DeviceChoice& device, Bac
   s.trainer = trainer_options(o, s.data.kind, dtype);
   fit_starting_weights(s, std::move(file));
   if (!o.resume.empty()) load_resumed(s);
-  if (s.data.kind == DataKind::builtin && o.source("patch_size") == Source::recipe)
-    s.notes.push_back("built-in images of " + std::to_string(*o.image_size) +
-                      " pixels: patches of " + std::to_string(*o.patch_size) + " (--patch-size)");
   return s;
 }
 
@@ -444,6 +438,11 @@ Setup for_rank(Setup s, int rank) {
   s.graph.finish(s.trainer.pipeline.own());
   if (s.fp32_graph) s.fp32_graph->finish(s.trainer.pipeline.own());
   return s;
+}
+
+int64_t batch_for_eight_updates(int64_t images, int accumulate) {
+  const auto most = static_cast<uint64_t>(images / (int64_t{8} * accumulate));
+  return std::max<int64_t>(static_cast<int64_t>(std::bit_floor(most)), 1);
 }
 
 LoaderOptions loader_options(const Setup& s, int replica, int cores) {

@@ -72,4 +72,7 @@ Graph build_graph(const Options&, const ModelConfig&, DataKind, DType, int local
 Graph graph_in(const Setup&, DType, int micro_batch);
 Micro micro_of(const Options&, const ModelConfig&);
 
+// The largest power of two that gives an epoch of so many images 8 updates or more; at least 1.
+int64_t batch_for_eight_updates(int64_t images, int accumulate);
+
 }  // namespace bv

@@ -535,7 +535,7 @@ __global__ void __launch_bounds__(threads, 1)
 
 // One block per SM, or per head if there are fewer heads.
 int blocks_for(const AttentionShape& shape, const DeviceProps& props) {
-  return static_cast<int>(std::min(int64_t{shape.B} * shape.H, int64_t{props.sms}));
+  return static_cast<int>(std::min(int64_t{shape.B} * shape.H, int64_t{props.blocks}));
 }
 
 }  // namespace

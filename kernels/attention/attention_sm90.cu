@@ -395,7 +395,7 @@ void HopperKernels::run(const AttentionForward& op, cudaStream_t stream) {
                                 .kv = head_map(op.dtype, keys_and_values, keys),
                                 .out = head_map(op.dtype, out, query_rows),
                                 .op = op};
-      const auto blocks = std::min<int64_t>(arguments.items(), props_.sms);
+      const auto blocks = std::min<int64_t>(arguments.items(), props_.blocks);
       launch<attention_forward_sm90<T, D, keys, dropout>>(
           static_cast<int>(blocks), sm90::threads,
           sizeof(typename Attention<T, D, keys, dropout>::Shared), stream, arguments);

@@ -100,7 +100,8 @@ class CudaBackend final : public Backend {
         graphs_(options.graphs),
         compute_(0),
         upload_(0),
-        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.handle), options.kernels)) {}
+        kernels_(make_cuda_kernels(reinterpret_cast<Stream>(compute_.handle), options.kernels,
+                                   options.collectives)) {}
 
   std::string describe() const override {
     cudaDeviceProp properties;

@@ -11,6 +11,7 @@ struct GpuOptions {
   int device = 0;
   bool graphs = true;  // false: kernels are launched one by one
   KernelSet kernels = KernelSet::fast;
+  bool collectives = false;  // run beside the kernels
 };
 
 // All that KernelSet::hopper needs.

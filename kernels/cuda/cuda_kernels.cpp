@@ -18,6 +18,7 @@ CudaKernels::CudaKernels(cudaStream_t compute, bool cudnn)
       compute_(compute),
       props_{.arch = compute_capability(),
              .sms = attribute(cudaDevAttrMultiProcessorCount),
+             .blocks = attribute(cudaDevAttrMultiProcessorCount),
              .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)} {
   matmul_.handle = new Matmul;
   if (cudnn) cudnn_.handle = new ConvCudnn;
@@ -32,12 +33,12 @@ CudaKernels::~CudaKernels() = default;
 PlainKernels::PlainKernels(cudaStream_t compute)
     : KernelRows<PlainKernels>(gpu_alignments), compute_(compute) {}
 
-std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, KernelSet set) {
+std::unique_ptr<Kernels> make_cuda_kernels(Stream compute, KernelSet set, bool collectives) {
   const int arch = compute_capability();
   if (arch < 75)
     throw std::runtime_error("this GPU has compute capability " + std::to_string(arch / 10) + "." +
                              std::to_string(arch % 10) + "; CUDA 13 needs 7.5 (Turing) or newer");
-  if (set == KernelSet::hopper) return make_hopper_kernels(compute);
+  if (set == KernelSet::hopper) return make_hopper_kernels(compute, 0, collectives);
   const auto stream = reinterpret_cast<cudaStream_t>(compute);
   if (set == KernelSet::plain) return std::make_unique<PlainKernels>(stream);
   return std::make_unique<CudaKernels>(stream, set == KernelSet::cudnn);

@@ -22,6 +22,7 @@ inline constexpr DeviceLimits gpu_alignments{.alignment = 16, .workspace_alignme
 struct DeviceProps {
   int arch;  // 75, 80, 90 ...
   int sms;
+  int blocks;        // of kernels with a block per SM: collectives beside them need SMs, too
   int shared_bytes;  // the most that a block may use
   // Counters with which a block detects that it is the last (last_block.cuh). They must be zero at
   // the start of each launch, so kernels that use them must not run concurrently.

@@ -63,12 +63,16 @@ std::unique_ptr<Backend> make_backend(DeviceKind kind, const BackendOptions& o) 
 #ifdef BAREVISION_SIMT
   if (kind == DeviceKind::simt) {
     on_each_tick(simt::let_queues_proceed);
-    return simt_gpu::make_backend({.device = 0, .graphs = o.graphs, .kernels = o.kernels});
+    return simt_gpu::make_backend(
+        {.device = 0, .graphs = o.graphs, .kernels = o.kernels, .collectives = o.collectives});
   }
 #endif
 #ifdef BAREVISION_CUDA
   if (kind == DeviceKind::cuda)
-    return cuda_gpu::make_backend({.device = o.index, .graphs = o.graphs, .kernels = o.kernels});
+    return cuda_gpu::make_backend({.device = o.index,
+                                   .graphs = o.graphs,
+                                   .kernels = o.kernels,
+                                   .collectives = o.collectives});
 #endif
   throw std::invalid_argument("this device was not built in");
 }

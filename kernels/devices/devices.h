@@ -25,6 +25,7 @@ struct BackendOptions {
   bool overlap = false;                 // cpu: the communication stream has its own thread
   bool graphs = true;                   // simt and cuda: repeated work is captured in CUDA graphs
   KernelSet kernels = KernelSet::fast;  // simt and cuda
+  bool collectives = false;             // simt and cuda: run beside the kernels
 };
 // Throws std::runtime_error if the device can't be used, std::invalid_argument if not built in.
 std::unique_ptr<Backend> make_backend(DeviceKind, const BackendOptions&);

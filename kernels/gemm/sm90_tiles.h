@@ -95,10 +95,11 @@ inline Plan best_plan_in_parts(std::initializer_list<Tile> tiles, int M, int N, 
   return best;
 }
 
-// One block per SM, at most one per item; with same_columns, a multiple of tiles_n.
+// One block per SM, at most one per item; with same_columns, a multiple of tiles_n. Then each block
+// has sums of its own, so their number doesn't depend on what runs beside the kernel.
 template <bool same_columns>
 int blocks_of(const Division& d, const DeviceProps& props) {
-  if (!same_columns) return std::min(d.items(), props.sms);
+  if (!same_columns) return std::min(d.items(), props.blocks);
   return std::min(d.tiles_m * d.parts, std::max(1, props.sms / d.tiles_n)) * d.tiles_n;
 }
 template <class Product>

@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 
+#include "base/files/checksum.h"
 #include "data/decode/decode.h"
 #include "tests/data/data_files.h"
 #include "tests/messages.h"
@@ -366,11 +368,11 @@ TEST(Dataset, RefusedCifar100) {
                  {"no such folder; ./launcher data fetch cifar100 downloads CIFAR-100"});
 }
 
-TEST(Dataset, BuiltinMosaics) {
+TEST(Dataset, BuiltInImages) {
   const DataSets sets = open("");
   EXPECT_EQ(sets.kind, DataKind::builtin);
   EXPECT_EQ(sets.train->size(), 2048);
-  EXPECT_EQ(sets.val->size(), 1000);
+  EXPECT_EQ(sets.val->size(), 500);
   EXPECT_EQ(sets.classes[7], "hourglass");
   const Image image = sets.train->image(3, 0);
   EXPECT_EQ(image.height, 64);
@@ -380,35 +382,68 @@ TEST(Dataset, BuiltinMosaics) {
   EXPECT_NE(image.pixels, open("", {}, 1).train->image(3, 0).pixels);
 }
 
-// In images of the class "rows": the pixels of a tile's top row are alike at any tile size, and in
-// most tiles they differ from those a quarter tile below.
-TEST(Dataset, BuiltinTilesAreAsLargeAsThePatch) {
+// In images of the class "rows", which is the first.
+struct RowsSeen {
+  double alike;      // fraction of tiles whose top row has one colour
+  double different;  // ... and another one a quarter tile below
+};
+RowsSeen rows_seen(const DataSets& sets, int size, int tile) {
+  const int dot = tile / 8;
+  int alike = 0, different = 0, tiles = 0;
+  for (int i = 0; i < 100; i += 10) {
+    const Image image = sets.train->image(i, 0);
+    EXPECT_EQ(image.width, size);
+    const auto luma = [&](int y, int x) {
+      const uint8_t* p = &image.pixels[(size_t(y) * size + x) * 3];
+      return p[0] * .299 + p[1] * .587 + p[2] * .114;
+    };
+    for (int y = 0; y + tile <= size; y += tile)
+      for (int x = 0; x + tile <= size; x += tile, ++tiles) {
+        alike += std::abs(luma(y, x) - luma(y + dot, x + tile - 1)) < 48;
+        different += std::abs(luma(y, x) - luma(y + 2 * dot, x)) > 48;
+      }
+  }
+  return {double(alike) / tiles, double(different) / tiles};
+}
+
+TEST(Dataset, BuiltInTilesAreAsLargeAsThePatch) {
   struct Case {
     int size, patch, tile;
   };
   for (const auto& [size, patch, tile] :
        {Case{64, 0, 8}, Case{224, 16, 16}, Case{30, 4, 8}, Case{48, 24, 24}, Case{16, 32, 8}}) {
-    const DataSets sets = open_dataset({.path = "", .image_size = size, .patch_size = patch});
-    const int dot = tile / 8;
-    int alike = 0, different = 0, tiles = 0;
-    for (int i = 0; i < 100; i += 10) {  // class 0
-      const Image image = sets.train->image(i, 0);
-      ASSERT_EQ(image.width, size);
-      const auto luma = [&](int y, int x) {
-        const uint8_t* p = &image.pixels[(size_t(y) * size + x) * 3];
-        return p[0] * .299 + p[1] * .587 + p[2] * .114;
-      };
-      for (int y = 0; y + tile <= size; y += tile)
-        for (int x = 0; x + tile <= size; x += tile, ++tiles) {
-          alike += std::abs(luma(y, x) - luma(y + dot, x + tile - 1)) < 48;
-          different += std::abs(luma(y, x) - luma(y + 2 * dot, x)) > 48;
-        }
-    }
-    EXPECT_GT(alike, 0.8 * tiles) << size << " " << patch;
-    EXPECT_GT(different, 0.55 * tiles) << size << " " << patch;
+    SCOPED_TRACE(std::to_string(size) + " " + std::to_string(patch));
+    const DataSets mosaics = open_dataset(
+        {.path = "", .built_in = BuiltIn::mosaics, .image_size = size, .patch_size = patch});
+    const RowsSeen seen = rows_seen(mosaics, size, tile);
+    EXPECT_GT(seen.alike, 0.8);
+    EXPECT_GT(seen.different, 0.55);
   }
-  // Colours are swapped per tile, so no single pixel reveals the class.
-  const Image image = open("").train->image(0, 0);
+}
+
+TEST(Dataset, BuiltInShapesHideTiles) {
+  const DataSets shapes = open("");
+  const DataSets mosaics = open_dataset({.path = "", .built_in = BuiltIn::mosaics});
+  EXPECT_EQ(mosaics.train->size(), 2048);
+  EXPECT_EQ(mosaics.val->size(), 1000);
+  EXPECT_EQ(mosaics.classes, shapes.classes);
+  EXPECT_NE(mosaics.fingerprint, shapes.fingerprint);
+  const double open_tiles = rows_seen(mosaics, 64, 8).different;
+  const double seen = rows_seen(shapes, 64, 8).different;
+  EXPECT_GT(seen, 0.3);
+  EXPECT_LT(seen, 0.9 * open_tiles);
+}
+
+// Runs of older versions continue on it.
+TEST(Dataset, BuiltInMosaicsStay) {
+  const DataSets mosaics = open_dataset({.path = "", .built_in = BuiltIn::mosaics});
+  const Image image = mosaics.train->image(3, 0);
+  EXPECT_EQ(crc32(std::as_bytes(std::span(image.pixels))), 3456792511u);
+}
+
+TEST(Dataset, BuiltInTilesSwapTheirColours) {
+  // No single pixel reveals the class.
+  const Image image = open_dataset({.path = "", .built_in = BuiltIn::mosaics}).train->image(0, 0);
   int brighter = 0, different = 0;
   for (int y = 0; y < 64; y += 8)
     for (int x = 0; x < 64; x += 8) {

@@ -205,7 +205,7 @@ TEST(Loader, OrderIsAPermutationOfEachEpoch) {
 }
 
 TEST(Loader, AnEpochBeginsWithWhatTheOneBeforeLeftOut) {
-  for (const auto [images, batch] : {std::pair{110, 16}, {15, 8}, {7, 4}, {500, 64}, {64, 64}}) {
+  for (const auto& [images, batch] : {std::pair{110, 16}, {15, 8}, {7, 4}, {500, 64}, {64, 64}}) {
     const int left = images % batch;
     std::vector<uint32_t> before = epoch_order(3, 0, images, left);
     EXPECT_EQ(before, epoch_order(3, 0, images));

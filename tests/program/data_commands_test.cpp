@@ -83,7 +83,8 @@ TEST_F(DataCommands, SplitRefuses) {
   make_cifar(in("cifar"));
   write_ppm(in("flat/1.ppm"), 4, 4, 0);
   expect_refused("data split nowhere out", "nowhere: no such file or folder");
-  expect_refused("data split flat/1.ppm out", "flat/1.ppm: is a file where a folder is expected");
+  expect_refused("data split flat/1.ppm out",
+                 "flat/1.ppm: is a file; give the folder of class folders");
   expect_refused("data split flat out",
                  "flat: no class folders in it (nor train/ and val/, nor CIFAR's "
                  ".bin files)");

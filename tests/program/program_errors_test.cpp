@@ -308,6 +308,45 @@ TEST_F(ProgramErrors, OfWeights) {
                  "blocks.3.norm1.bias; extra: fc.bias; wrong shape: norm.weight [1] for "
                  "[192]");
   expect_one_line(cifar + "cut.safetensors", "cut.safetensors: ");
+  make_run("run");
+  expect_refused(cifar + "run/last/state.safetensors",
+                 "run/last/state.safetensors: the optimizer's moments, not weights; give "
+                 "run/last/weights.safetensors");
+}
+
+// Each names the place of the mistake and a way out.
+TEST_F(ProgramErrors, NameTheWayOut) {
+  make_run("run");
+  make_cifar(in("cifar"));
+  make_class_folders(in("photos"), 2, 3);
+  write_text(in("data.tar.gz"), "");
+  const std::string cifar = on_vit + "--data cifar ";
+  expect_refused("lint --data cifar", "no MODEL given: ./launcher lint MODEL [options], ");
+  expect_refused("report run/last", "it has no config.json; run is the run");
+  expect_refused("eval run/weights.safetensors", "or weights file; run is the run");
+  expect_refused(cifar + "--resume run/last", "it has no config.json; run is the run");
+  expect_refused(cifar + "--config run", "--config run: a folder; give run/config.json");
+  expect_refused(cifar + "--amp-hold 3", "--amp-hold needs --amp-policy 1");
+  expect_refused(cifar + "--val 0.2",
+                 "--val 0.2: no such folder; a fraction is --val-fraction 0.2");
+  expect_refused("-n 2 " + cifar + "--pipeline 99", "-n 2 has fewer; try --pipeline 2");
+  expect_refused("data check data.tar.gz", "data.tar.gz: is an archive; unpack it");
+  expect_refused("data stats photos/class0", "its images are one class: give the folder above it");
+  expect_refused("eval run --classes a,b", "--classes a,b: no such file; here it is a file with");
+  const std::string model = std::getenv("BAREVISION_MODELS") + std::string("/vit_tiny.json");
+  for (const std::string option : {"--recipe ", "--config "})
+    expect_refused(option + model + " --data cifar", "vit_tiny.json: a model's sizes and defaults");
+  struct Config {
+    std::string text, error;
+  };
+  for (const auto& [text, error] :
+       {Config{"{'lr': 1}", ": text stands in double quotes"},
+        {"{\"lr\": NaN}", ": there is no NaN in JSON"},
+        {"{\"lr\": 1, # high\n}", "but keys that begin with //"},
+        {"{\"lr\": \"1e-3\"}", "'lr' 1e-3: must be a number, without quotes"}}) {
+    write_text(in("c.json"), text);
+    expect_refused(cifar + "--config c.json", error);
+  }
 }
 
 void replace_in(const std::string& path, const std::string& from, const std::string& to) {
@@ -321,13 +360,15 @@ TEST_F(ProgramErrors, OfResumedRuns) {
       "--resume nowhere: no such folder; give a MODEL or --recipe, too, to start a run there");
   expect_refused("--resume cifar", "--resume cifar: not a run folder, it has no config.json");
   for (const std::string inside : {"run/last", "run/last/", "run/last/weights.safetensors"})
-    expect_refused("--resume " + inside, "--resume " + inside + ": not a run folder; that is run");
+    expect_refused(
+        "--resume " + inside,
+        "--resume " + inside + ": not a run folder, it has no config.json; run is the run");
   expect_refused("--resume run --lr 3",
                  "--lr can't be changed with --resume: the run has 0.001; leave it out, or start "
                  "a new run from --weights run/last/weights.safetensors");
   expect_refused("vit_large --resume run",
                  "MODEL can't be changed with --resume: the run has vit_tiny; leave it out, or "
-                 "start a new run from --weights run/last/weights.safetensors");
+                 "start a new run with another --out");
   expect_refused("-n 3 --resume run --device cpu",
                  "the batch of 8 images of the run in run is not divisible by 3 processes; -n 2 "
                  "would fit");

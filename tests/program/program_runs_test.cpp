@@ -316,6 +316,11 @@ TEST_F(ProgramRuns, StartsFromWeightsOfAnotherSizeAndOtherClasses) {
       go("vit_tiny --image-size 48 --patch-size 16 --data three --batch 4 "
          "--steps 2 --out b --weights a/last/weights.safetensors");
   EXPECT_TRUE(has(other.output, "new head (10 classes there, 3 here)"));
+  const std::string advice =
+      "\nfew photos: a pretrained model learns more from them: --weights NAME ";
+  EXPECT_FALSE(has(other.output, advice));
+  EXPECT_TRUE(has(go(on_vit + "--data three --steps 1 --out d").output,
+                  advice + "(./launcher weights list vit_tiny)\n"));
   EXPECT_TRUE(has(other.output, "position embedding resized from 2x2 to 3x3 patches"));
   // Weights that fit load unchanged, and stay so at a learning rate of 0.
   const Finished same = go(on_cifar +

@@ -92,11 +92,11 @@ std::set<std::string> left_to_others() {
 // a library's kernels use dependent launches, which hide launch latency behind the kernel ahead.
 class HopperTable final : public KernelRows<HopperTable> {
  public:
-  HopperTable(cudaStream_t compute, int sms)
+  HopperTable(cudaStream_t compute, int sms, bool collectives)
       : KernelRows<HopperTable>(gpu_alignments),
         compute_(compute),
         rest_(compute, false),
-        hopper_(with_sms(rest_.props(), sms)) {}
+        hopper_(with_sms(rest_.props(), sms, collectives)) {}
 
   template <class Op>
   bool takes([[maybe_unused]] const Op& op) const {
@@ -166,8 +166,11 @@ class HopperTable final : public KernelRows<HopperTable> {
       if (*value != 1 && name != "image_rows") line += " " + name + std::to_string(*value);
     return left_to_others_.contains(line);
   }
-  static DeviceProps with_sms(DeviceProps props, int sms) {
+  // A block that has to wait for a collective's SM would double its kernel's time. An eighth is 16
+  // of an H100's SMs, as many as NCCL's blocks for NVLink SHARP.
+  static DeviceProps with_sms(DeviceProps props, int sms, bool collectives) {
     if (sms) props.sms = sms;
+    props.blocks = collectives ? props.sms - props.sms / 8 : props.sms;
     return props;
   }
   cudaStream_t compute_;  // the stream that null stands for
@@ -223,12 +226,12 @@ HopperSupport hopper_support(int device) {
 
 std::vector<std::string> hopper_operations() { return Kernels::Apply<Rows>::hopper_operations(); }
 
-std::unique_ptr<Kernels> make_hopper_kernels(Stream compute, int sms) {
+std::unique_ptr<Kernels> make_hopper_kernels(Stream compute, int sms, bool collectives) {
   if (const int arch = compute_capability(); arch != 90)
     throw std::runtime_error("the kernels made for sm_90 don't run on an sm_" +
                              std::to_string(arch));
   hear_endless_waits();
-  return std::make_unique<HopperTable>(reinterpret_cast<cudaStream_t>(compute), sms);
+  return std::make_unique<HopperTable>(reinterpret_cast<cudaStream_t>(compute), sms, collectives);
 }
 
 }  // namespace bv::BAREVISION_GPU

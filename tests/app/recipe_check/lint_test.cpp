@@ -169,12 +169,20 @@ TEST(Lint, AWarmUpLongerThanTheRun) {
   expect_line(with(vit, {"--warmup-epochs", "40"}),
               "warning: the warm-up lasts longer than the run: lr reaches 0.000375, not 0.0005; "
               "use a smaller --warmup-epochs or more --epochs");
-  expect_none(with(vit, {"--warmup-epochs", "30"}));
+  expect_line(with(vit, {"--warmup-epochs", "30"}),
+              "warning: the warm-up lasts 1350 of 1350 updates: lr is near 0.0005 for a short time "
+              "only; use --warmup-epochs 6");
+  expect_line(with(vit, {"--epochs", "3"}),
+              "warning: the warm-up lasts 90 of 135 updates: lr is near 0.0005 for a short time "
+              "only; use --warmup-epochs 0.6");
+  expect_none(with(vit, {"--warmup-epochs", "15"}));
   expect_line(with(vit, {"--warmup-steps", "1351"}),
               "warning: the warm-up lasts longer than the run: lr reaches 0.0005, not 0.0005; use "
               "a smaller --warmup-steps or more --epochs");
-  expect_none(with(vit, {"--warmup-steps", "1350"}));  // 30 epochs of 45
-  expect_none(with(vit, {"--steps", "5"}));            // a short look at a long schedule
+  expect_line(with(vit, {"--warmup-steps", "1350"}),  // 30 epochs of 45
+              "warning: the warm-up lasts 1350 of 1350 updates: lr is near 0.0005 for a short time "
+              "only; use --warmup-steps 270");
+  expect_none(with(vit, {"--steps", "5"}));  // a short look at a long schedule
   expect_line(
       with(vit, {"--steps", "5", "--warmup-steps", "20"}),
       "warning: the warm-up lasts longer than the run: lr reaches 0.000125, not 0.0005; use "

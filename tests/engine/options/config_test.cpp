@@ -92,10 +92,10 @@ TEST(Config, LaterSourcesWin) {
   TemporaryFolder folder;
   write_text(folder / "c.json", R"({"lr": 0.5, "batch": 32, "warmup_steps": 7})");
   const Options plain = resolve({"vit_tiny"}, DataKind::builtin);
-  EXPECT_EQ(plain.lr, 1e-3);
-  EXPECT_EQ(plain.epochs, 2);
+  EXPECT_EQ(plain.lr, 5e-4);
+  EXPECT_EQ(plain.epochs, 5);
   EXPECT_EQ(plain.image_size, 64);
-  EXPECT_EQ(plain.patch_size, 8);
+  EXPECT_EQ(plain.patch_size, 16);
   EXPECT_EQ(plain.warmup_steps, 16);
   EXPECT_EQ(plain.warmup_epochs, 0) << "the recipe's section gives steps instead";
   EXPECT_EQ(plain.source("lr"), Source::recipe);
@@ -148,7 +148,7 @@ TEST(Config, CropsAndFlipsFollowTheKindOfData) {
   };
   EXPECT_EQ(crop(DataKind::photos), "random-resized 0.5");
   EXPECT_EQ(crop(DataKind::cifar), "padded 0.5");
-  EXPECT_EQ(crop(DataKind::builtin), "none 0");
+  EXPECT_EQ(crop(DataKind::builtin), "none 0.5");
   EXPECT_EQ(crop(DataKind::synthetic), "none 0");
   EXPECT_EQ(resolve({"vit_tiny", "--hflip", ".2"}, DataKind::builtin).hflip, 0.2);
 }

@@ -147,6 +147,19 @@ TEST(CommandLineTest, ANumberWithAUnitGetsTheNumber) {
   expect_like("--epochs", "5ep", "number of epochs, like 5");
   expect_like("--lr", "0,001", "number, like 0.001");
   expect_like("--lr", "1e-3x", "number, like 0.001");
+  expect_error({"vit_tiny", "--lr", "1e400"}, "--lr 1e400: is too large a number");
+  expect_error({"vit_tiny", "--lr", "1e-400"}, "--lr 1e-400: is too small a number");
+  expect_error({"vit_tiny", "--lr",
+                "1e\xe2\x88\x92"
+                "4"},
+               "minus of a word processor; type 1e-4");
+}
+
+TEST(CommandLineTest, AWordIsNamedWhereItBelongs) {
+  expect_error({"vit_tiny", "--weight", "decay", "0.1"}, "type --weight-decay as one word");
+  expect_error({"-n", "2", "eval", "run"}, "eval is a command, and must come first: ");
+  expect_error({"weights", "list", "--model", "vit_tiny"}, "use MODEL, a word by itself");
+  expect_error({"classify", "train"}, "use MODEL --data PATH to train, predict RUN FILES");
 }
 
 TEST(CommandLineTest, WordsOfOtherProgramsGetOurs) {
@@ -167,7 +180,7 @@ TEST(CommandLineTest, OfDashesAndQuotes) {
     expect_error({"vit_tiny", word, "3"}, "'" + word + processor + "--epochs");
   expect_error({"—lr=1", "vit_tiny"}, "'—lr=1" + processor + "--lr=1");
   expect_error({"vit_tiny", "−n", "2"}, "'−n" + processor + "-n");
-  expect_error({"vit_tiny", "--lr", "−1"}, "--lr −1: is not a number");
+  expect_error({"vit_tiny", "--lr", "−1"}, "--lr −1: has the minus of a word processor; type -1");
   expect_error({"vit_tiny", "--lr 1e-3"},
                "'--lr 1e-3' is one word, quotes have joined it: type --lr 1e-3 without them");
   expect_error({"vit_tiny", "--lrr 1"}, "unknown option --lrr 1");
@@ -290,7 +303,7 @@ TEST(CommandLineTest, HelpShowsWhatHoldsForModelAndData) {
   };
   EXPECT_TRUE(has(help({"--help"}), "peak learning rate [0.001]"));
   EXPECT_TRUE(has(help({"--help"}), "the schedule ends with the last [10]"));
-  EXPECT_TRUE(has(help({"resnet34", "--help"}), "the schedule ends with the last [4]"));
+  EXPECT_TRUE(has(help({"resnet34", "--help"}), "the schedule ends with the last [5]"));
   EXPECT_TRUE(has(help({"resnet34", "--lr", "3", "--help"}), "peak learning rate [3]"));
   EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "side of the model's input in pixels"));
   EXPECT_TRUE(has(help({"vit_tiny", "--help"}), "values for vit_tiny"));

@@ -198,6 +198,9 @@ TEST(SimtHopperTable, TakesAttentionBackwardOfManyLongHeads) {
   EXPECT_EQ(kernels->workspace_bytes(op({512, 197, 3, 64})), 0);
   EXPECT_EQ(kernels->workspace_bytes(op({64, 577, 16, 64})), 132 * 640 * 64 * sizeof(float));
   EXPECT_EQ(kernels->workspace_bytes(op({6, 577, 16, 64, 1})), 96 * 64 * 64 * sizeof(float));
+  const auto beside = simt_gpu::make_hopper_kernels(nullptr, 132, /*collectives=*/true);
+  EXPECT_EQ(beside->workspace_bytes(op({64, 577, 16, 64})), 116 * 640 * 64 * sizeof(float));
+  EXPECT_TRUE(beside->by_hopper(op({6, 257, 11, 64})));
 }
 
 // Other shapes run as two operations, whose workspaces differ from that of the fused one.
