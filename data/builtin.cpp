@@ -1,9 +1,9 @@
 // The built-in sets. In "mosaics", an image has one of ten 8x8 motifs tiled over it, in two random
 // colours. In every class each pixel is equally likely to have either colour (each tile may swap
-// its colours), so a linear model on pixels learns nothing; only the pattern within a tile tells the
-// classes apart. In "shapes", discs, squares and triangles lie over the mosaic and each other, with
-// motifs of other classes in colours of their own; the class is the motif that lies below them all.
-// One of the mosaic's colours has its class's hue in most images and misleads in the others.
+// its colours), so a linear model on pixels learns nothing; only the pattern within a tile tells
+// the classes apart. In "shapes", discs, squares and triangles lie over the mosaic and each other,
+// with motifs of other classes in colours of their own; the class is the motif below them all. One
+// of the mosaic's colours has its class's hue in most images and misleads in the others.
 #include <algorithm>
 #include <array>
 #include <cmath>
