@@ -68,7 +68,7 @@ Part scan_part(const fs::path& root, const fs::path& path,
                     ": no class folders in it (nor train/ and val/, nor CIFAR's .bin files)" +
                     (scan_class(root, path).files.empty()
                          ? ""
-                         : "; its images are one class: give the folder above it"));
+                         : "; if its images are of one class, give the folder above it"));
   for (const fs::path& folder : folders)
     part.classes.push_back(
         require_images(keep_places(scan_class(root, folder), root, folder, skipped), folder));

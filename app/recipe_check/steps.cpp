@@ -142,7 +142,8 @@ void check_warmup(const Setup& s, Findings& findings) {
   const double total = cut ? double(*o.steps) : schedule.total_updates;
   const char* const option = o.warmup_steps > 0 ? "--warmup-steps" : "--warmup-epochs";
   if (schedule.warmup_updates <= total) {
-    if (cut || all < few_updates_in_all || schedule.warmup_updates <= long_warmup * total) return;
+    const bool trial = all < few_updates_in_all || (o.steps && *o.steps < all);
+    if (trial || schedule.warmup_updates <= long_warmup * total) return;
     const double fits = suitable_warmup * (o.warmup_steps > 0 ? total : total / double(each));
     findings.push_back(
         {.what = "the warm-up lasts " + std::to_string(std::llround(schedule.warmup_updates)) +

@@ -19,15 +19,11 @@ std::vector<int> Grid::data_group() const {
 }
 
 Grid grid_of(int rank, int world, int stages) {
-  if (world < stages)
-    throw UserError("--pipeline " + std::to_string(stages) +
-                    " needs a process for each stage: -n " + std::to_string(world) +
-                    " has fewer; try --pipeline " + std::to_string(world));
   if (world % stages) {
     const int fewer = world / stages * stages, more = fewer + stages;
     throw UserError("-n " + std::to_string(world) + " is not a multiple of --pipeline " +
-                    std::to_string(stages) + "; try -n " + std::to_string(fewer) + " or " +
-                    std::to_string(more));
+                    std::to_string(stages) + "; try -n " +
+                    (fewer ? std::to_string(fewer) + " or " : "") + std::to_string(more));
   }
   const int replicas = world / stages;
   return {

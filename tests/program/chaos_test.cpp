@@ -91,8 +91,10 @@ class Chaos : public ShallowProgramTest {
       return entry.path().filename().string().starts_with("step-");
     });
   }
+  // A run that was killed before its first checkpoint begins again in its folder.
   std::string start_or_resume() const {
-    return (has_checkpoint() ? "--resume run " : model + more_) + always_ + until;
+    const bool begun = has_checkpoint() || std::filesystem::exists(in("run/config.json"));
+    return (begun ? "--resume run " : model + more_) + always_ + until;
   }
 
   // The undisturbed run.

@@ -83,11 +83,12 @@ TEST_F(DataCommands, SplitRefuses) {
   make_cifar(in("cifar"));
   write_ppm(in("flat/1.ppm"), 4, 4, 0);
   expect_refused("data split nowhere out", "nowhere: no such file or folder");
-  expect_refused("data split flat/1.ppm out",
-                 "flat/1.ppm: is a file; give the folder of class folders");
+  expect_refused(
+      "data split flat/1.ppm out",
+      "flat/1.ppm: is a file; give the folder of class folders or of CIFAR's .bin files");
   expect_refused("data split flat out",
                  "flat: no class folders in it (nor train/ and val/, nor CIFAR's "
-                 ".bin files)");
+                 ".bin files); if its images are of one class, give the folder above it");
   expect_refused("data split photos single", "DST single exists; name a new folder");
   expect_refused("data split photos photos/out",
                  "DST photos/out is inside SRC, where it would be a class");
@@ -129,7 +130,7 @@ TEST_F(DataCommands, StatsArePrintedAsOptions) {
             "[0.43301270189221935,0,0]}}\n");
   expect_refused("data stats photos/a",
                  "photos/a: no class folders in it (nor train/ and val/, nor CIFAR's "
-                 ".bin files)");
+                 ".bin files); if its images are of one class, give the folder above it");
   write_text(in("photos/a/0.ppm"), "");
   write_text(in("photos/b/9.ppm"), "P6 9 9 255 ");
   expect_refused("data stats photos",

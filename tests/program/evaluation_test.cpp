@@ -225,7 +225,8 @@ TEST_F(Evaluation, BadInputIsOneLine) {
 
   expect_refused("eval run --data flat",
                  "flat: no class folders in it (nor train/ and val/, nor CIFAR's "
-                 ".bin files); images without labels are for ./launcher predict");
+                 ".bin files); if its images are of one class, give the folder above it; images "
+                 "without labels are for ./launcher predict");
   expect_refused("eval run --data others",
                  "others: its classes (class0, daisy) are not those of " + weights +
                      " (class0, class1, class2, class3, class4, ...); --classes FILE says what "

@@ -92,6 +92,25 @@ TEST_F(ProgramTerminal, NoLineIsWrapped) {
   }
 }
 
+// As many classes as fit, unless their number is given; into a pipe, five.
+TEST_F(ProgramTerminal, PredictionsFitTheLine) {
+  make_class_folders(in("photos"), 7, 3);
+  go(on_vit + "--data photos --batch 4 --steps 1 --out run");
+  const std::string line = "predict run photos/class0 --device cpu";
+  const auto classes_of = [](const std::string& text) {
+    std::vector<size_t> counts;
+    for (const std::string& row : split(text, '\n'))
+      if (row.starts_with("photos/")) counts.push_back(split(row, '.').size() - 2);  // "0.2345"
+    return counts;
+  };
+  const std::string narrow = on_terminal(line, {.columns = 60});
+  for (const std::string& row : split(narrow, '\n')) EXPECT_LE(row.size(), 61) << row;
+  EXPECT_EQ(classes_of(narrow), (std::vector<size_t>{2, 2, 2})) << narrow;
+  EXPECT_EQ(classes_of(on_terminal(line + " --topk 6", {.columns = 60})),
+            (std::vector<size_t>{6, 6, 6}));
+  EXPECT_EQ(classes_of(go(line).output), (std::vector<size_t>{5, 5, 5}));
+}
+
 // Errors go to the same terminal.
 TEST_F(ProgramTerminal, ALineOfASkippedImageStandsWhereTheBarWas) {
   namespace fs = std::filesystem;

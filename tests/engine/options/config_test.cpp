@@ -408,7 +408,7 @@ TEST_F(Resume, KeepsTheRunsOptions) {
   const Options options = resume({});
   EXPECT_EQ(options.model, "vit_tiny");
   EXPECT_EQ(options.lr, 0.25);
-  EXPECT_EQ(options.patch_size, 8);
+  EXPECT_EQ(options.patch_size, 16);
   EXPECT_EQ(options.warmup_steps, 16);
   EXPECT_EQ(options.nproc, 2);
   EXPECT_EQ(options.out, folder_.path());
@@ -470,7 +470,7 @@ TEST_F(Resume, WithAModelStartsARunWhereThereIsNone) {
   const Options again =
       requested({"vit_tiny", "--lr", "0.25", "--resume", "auto", "--out", folder_.path()});
   EXPECT_EQ(again.resume, folder_.path());
-  EXPECT_EQ(again.patch_size, 8);
+  EXPECT_EQ(again.patch_size, 16);
   const auto refused = [&](const Words& words, const std::string& part) {
     EXPECT_TRUE(is_line(error_of([&] { requested(words); }), part));
   };
