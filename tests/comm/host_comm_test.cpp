@@ -1,7 +1,9 @@
 #include "comm/connect/host_comm.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "comm/local/peer_watch.h"
 #include "comm/local/shared_memory_communicator.h"
 #include "comm/local/shared_region.h"
 #include "engine/setup/same_options.h"
@@ -28,6 +30,32 @@ void expect_on_every_rank(const std::string& message, Change change) {
       return said == message ? 0 : 1;
     }));
   expect_all_end_well(ranks);
+}
+
+// Ends the process with the culprit in the exit code.
+class ToldEnd final : public RunWatch {
+ public:
+  std::string name(int rank) const override { return name_of(nullptr, rank); }
+  std::string look(PeerTimeout&, int) override { return ""; }
+  [[noreturn]] void end(const std::string& why, int culprit) override {
+    _exit(why == "rank 2 has not answered for 0.3 s (--timeout)" ? 50 + culprit : 1);
+  }
+};
+
+// A device's collective doesn't return then.
+TEST(PeerWatch, TellsOtherMachinesWhichRankHangs) {
+  const SharedRegion region = SharedRegion::create(3);
+  Child rank0([&] {
+    SharedRegion own = SharedRegion::open(dup(region.fd()));
+    own.rank(1).heartbeat = monotonic_ms() + 3600000;
+    ToldEnd run;
+    PeerWatch watch(own, {.rank = 0, .size = 3, .timeout = 0.3, .supervised = false, .run = &run},
+                    [] { return std::string(); });
+    watch.wait_begins();
+    while (true) pause_ms(1000);
+    return 0;
+  });
+  EXPECT_EQ(rank0.wait().code, 52);
 }
 
 // Each rank may be on a separate machine, where the others' output isn't visible.

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/devices/devices.h"
 #include "tests/program/restarts/node_runs.h"
 
 namespace bv::test {
@@ -80,17 +79,6 @@ TEST_F(NodeRestarts, AProcessThatHangs) {
   EXPECT_TRUE(has(last_metric(in("run"), "restart", "cause"),
                   name(1) + " has given no sign of life for 2 s (--timeout)"));
   expect_undisturbed();
-}
-
-// A device's collective doesn't return then; a thread beside it names the rank.
-TEST_F(NodeRestarts, AProcessThatHangsOnTheStandIn) {
-  if (!is_built(DeviceKind::simt)) GTEST_SKIP() << "not built";
-  start_both(words_ + "--device simt --timeout 5 ");
-  wait_for_steps();
-  kill(node(1).worker(1), SIGSTOP);
-  wait_for_restart(1);
-  EXPECT_EQ(last_metric(in("run"), "restart", "rank"), "1");
-  stop({0, 1});
 }
 
 TEST_F(NodeRestarts, EndOnAllNodesTogether) {
