@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "comm/local/rank_barrier.h"
-#include "comm/processes/affinity.h"
 #include "comm/processes/start_worker.h"
 #include "comm/processes/world.h"
 
@@ -21,7 +20,6 @@ constexpr std::chrono::seconds grace_period{2};  // from SIGTERM to SIGKILL afte
 // How long a worker that was asked to stop may lack a heartbeat, and may be saving.
 constexpr std::chrono::seconds max_silence{5}, max_saving{60};
 constexpr std::chrono::seconds max_leaving{10};  // after the first worker ended cleanly
-constexpr std::chrono::seconds slow_start{30};   // from one line about it to the next
 constexpr int user_error = 2;                    // an exit code
 
 template <size_t N>
@@ -48,7 +46,6 @@ Supervisor::Supervisor(const Launch& launch, const std::string& program, const R
       restart_(restart),
       may_restart_(restart.number < restart.most),
       first_rank_(place_.node * launch.nproc),
-      crowded_(launch.nproc > usable_cores()),
       region_(SharedRegion::create(place_.nodes * launch.nproc)) {
   try {
     for (int i = 0; i < launch.nproc; ++i)
@@ -61,7 +58,7 @@ Supervisor::Supervisor(const Launch& launch, const std::string& program, const R
 
 int Supervisor::run() {
   while (any_left()) {
-    const bool looks = stopping_ || leaving_ || watches_alone() || launch_.others || crowded_;
+    const bool looks = stopping_ || leaving_ || watches_alone() || launch_.others;
     const auto look = looks ? std::chrono::seconds(1) : std::chrono::hours(1);
     const siginfo_t info = signals_.next(ending_ ? kill_at_ : Clock::now() + look);
     if (info.si_signo == SIGCHLD)
@@ -210,21 +207,6 @@ void Supervisor::look_at_workers() {
   if (stopping_ && !ending_) look_at_stopping();
   if (leaving_ && !ending_) look_at_leaving();
   if (watches_alone() && !ending_) look_at_all();
-  if (crowded_ && !stopping_ && !ending_) look_at_start();
-}
-
-void Supervisor::look_at_start() {
-  const auto passed = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - started_);
-  int here = 0;
-  for (size_t i = 0; i < workers_.size(); ++i)
-    here += region_.rank(rank_of(int(i))).state != RankState::absent;
-  if (here == int(workers_.size())) crowded_ = false;
-  if (!crowded_ || passed < slow_start * (slow_lines_ + 1)) return;
-  ++slow_lines_;
-  const std::string all = std::to_string(workers_.size());
-  print_error_line("warning: " + std::to_string(here) + " of " + all + " have started after " +
-                   std::to_string(passed.count()) + " s: " + all + " processes share " +
-                   std::to_string(usable_cores()) + " cores");
 }
 
 // If all processes of a machine hang, none of them notices.

@@ -55,7 +55,6 @@ class Supervisor {
   bool watches_alone() const;
   bool all_hang() const;
   void look_at_all();
-  void look_at_start();
   void look_at_stopping();
   void look_at_leaving();
   void end_at_once();
@@ -67,9 +66,6 @@ class Supervisor {
   const Restart& restart_;
   bool may_restart_;
   int first_rank_;
-  bool crowded_;  // more processes than cores, which may start slowly
-  const Clock::time_point started_ = Clock::now();
-  int slow_lines_ = 0;
   SharedRegion region_;         // with a place for each rank of the run
   std::vector<pid_t> workers_;  // by local rank; 0 once it has ended
   int verdict_ = 0;
