@@ -26,7 +26,7 @@ constexpr Example example_lines[] = {
      "CIFAR-10 on two processes"},
     {"./launcher vit_tiny --data photos --weights runs/first/best/weights.safetensors --lr 1e-4",
      "fine-tune the weights of another run"},
-    {"./launcher --resume runs/first --epochs 40", "resume, with more epochs"},
+    {"./launcher --resume runs/first --epochs 80", "resume, with more epochs"},
     {"./launcher vit_large --batch 8 --plan", "how much memory would this take?"}};
 
 // The options a first run needs; commands with few options show all of them.

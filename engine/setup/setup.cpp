@@ -34,6 +34,23 @@ double scaled_rate(const Options& o, double batches) {
   return std::stod(format_number(lr, 2));
 }
 
+// Epochs for few images: the recipe's, or up to twice as many to get 900 updates.
+double epochs_for(const Options& o, int64_t batches) {
+  const int64_t updates = std::max<int64_t>((batches + o.accumulate - 1) / o.accumulate, 1);
+  return std::clamp(std::ceil(900 / double(updates)), o.epochs, 2 * o.epochs);
+}
+
+// What is fitted to few images, for a note: "batch 8, lr 0.00018", "64, 5e-04".
+struct Fitted {
+  std::string now, recipes;
+  void change(const char* name, double& value, double to) {
+    if (value == to) return;
+    recipes += ", " + format_number(value);
+    now += std::string(", ") + name + format_number(to);
+    value = to;
+  }
+};
+
 // Resolves --batch, the images of all replicas, and each replica's share, which is even if images
 // are mixed in pairs. A recipe's batch is adjusted to data and replicas; the user's must fit them.
 void resolve_batch(Options& o, int replicas, int64_t images, bool batch_norm,
@@ -70,14 +87,13 @@ void resolve_batch(Options& o, int replicas, int64_t images, bool batch_norm,
     const bool few = batch < wanted || largest < wanted;
     const int64_t in_micro_batches = fitting(o.shards ? unit : unit * o.micro_batches.value_or(1));
     batch = in_micro_batches ? in_micro_batches : fitting(unit);
-    std::string now = std::to_string(batch), recipes = std::to_string(wanted);
-    if (few && std::max(o.source("lr"), o.source("batch")) < Source::named_recipe) {
-      recipes += " and " + format_number(o.lr);
-      o.lr = scaled_rate(o, double(batch) / double(wanted));
-      now += " and lr " + format_number(o.lr);
-    }
+    Fitted fitted{.now = "batch " + std::to_string(batch), .recipes = std::to_string(wanted)};
+    if (few && std::max(o.source("lr"), o.source("batch")) < Source::named_recipe)
+      fitted.change("lr ", o.lr, scaled_rate(o, double(batch) / double(wanted)));
+    if (few && std::max(o.source("epochs"), o.source("batch")) < Source::named_recipe)
+      fitted.change("epochs ", o.epochs, epochs_for(o, images / batch));
     if (batch != wanted)
-      notes.push_back("batch " + now + ", not the recipe's " + recipes + ": " +
+      notes.push_back(fitted.now + ", not the recipe's " + fitted.recipes + ": " +
                       (few ? "there are " + std::to_string(images) + " images to train on"
                            : std::string(mixing ? "an even number" : "the same number") +
                                  " for each of " + processes));

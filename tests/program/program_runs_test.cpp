@@ -103,11 +103,14 @@ TEST_F(ProgramRuns, PlanIsWhatARunReports) {
   EXPECT_TRUE(has(plan, " " + peak[0] + " bytes"));
   EXPECT_TRUE(has(plan, "\none step: "));
   EXPECT_TRUE(has(go("vit_tiny --data cifar --plan").output,
-                  "\nbatch 4 and lr 0.00025, not the recipe's 64 and 0.001: there are 44 images "
-                  "to train on\n"));
+                  "\nbatch 4, lr 0.00025, epochs 60, not the recipe's 64, 0.001, 30: there are 44 "
+                  "images to train on\n"));
+  EXPECT_TRUE(has(go("vit_tiny --data cifar --epochs 3 --plan").output,
+                  "\nbatch 4, lr 0.00025, not the recipe's 64, 0.001: there are 44 images "));
   // Eight images for each batch norm.
-  EXPECT_TRUE(has(go("-n 2 resnet18 --data cifar --plan").output,
-                  "\nbatch 16 and lr 0.0063, not the recipe's 256 and 0.1: there are 44 images "));
+  EXPECT_TRUE(
+      has(go("-n 2 resnet18 --data cifar --plan").output,
+          "\nbatch 16, lr 0.0063, epochs 60, not the recipe's 256, 0.1, 30: there are 44 "));
 }
 
 // Compares with /proc in the middle of a later epoch, and then kills the run.
