@@ -40,7 +40,7 @@ double epochs_for(const Options& o, int64_t batches) {
   return std::clamp(std::ceil(900 / double(updates)), o.epochs, 2 * o.epochs);
 }
 
-// What is fitted to few images, for a note: "batch 8, lr 0.00018", "64, 5e-04".
+// Values fitted to few images, for a note: "batch 8, lr 0.00018", "64, 5e-04".
 struct Fitted {
   std::string now, recipes;
   void change(const char* name, double& value, double to) {
