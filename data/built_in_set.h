@@ -4,8 +4,8 @@
 
 namespace bv {
 
-// shapes: motifs of other classes lie over an image's mosaic. mosaics: no shapes, and twice as many
-// images; solved within an epoch.
+// shapes: motifs of other classes lie over an image's mosaic. mosaics: no shapes and less noise,
+// solved within an epoch.
 enum class BuiltIn : uint8_t { shapes, mosaics };
 
 }  // namespace bv

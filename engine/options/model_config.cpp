@@ -30,17 +30,19 @@ fs::path models_folder() {
                   "; set BAREVISION_MODELS to its path");
 }
 
+// "BAREVISION_MODELS=DIR" if the folder is the variable's.
+static std::string said(const fs::path& folder) {
+  return (std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") + folder.string();
+}
+
 std::vector<std::string> json_files_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     if (at->path().extension() == ".json") names.push_back(at->path().stem());
   if (error == std::errc::no_such_file_or_directory)
-    throw UserError((std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") +
-                    folder.string() + ": no such folder");
-  if (error)
-    throw UserError((std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") +
-                    folder.string() + ": can't be read: " + error.message());
+    throw UserError(said(folder) + ": no such folder");
+  if (error) throw UserError(said(folder) + ": can't be read: " + error.message());
   std::ranges::sort(names);
   return names;
 }
@@ -48,9 +50,7 @@ std::vector<std::string> json_files_in(const fs::path& folder) {
 std::vector<std::string> known_models() {
   const fs::path folder = models_folder();
   std::vector<std::string> names = json_files_in(folder);
-  if (names.empty())
-    throw UserError((std::getenv("BAREVISION_MODELS") ? "BAREVISION_MODELS=" : "") +
-                    folder.string() + ": no models (MODEL.json) in this folder");
+  if (names.empty()) throw UserError(said(folder) + ": no models (MODEL.json) in this folder");
   return names;
 }
 
